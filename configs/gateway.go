@@ -323,7 +323,7 @@ func (c *Config) CheckGateway() error {
 	if len(c.Apps) == 0 {
 		ps.add("apps", "must have at least one app: without one, every message would be refused as unknown_app")
 	}
-	c.checkCalled(&ps, c.Gateway.Registry || c.Gateway.Limits.Any())
+	c.checkCalled(&ps, c.Gateway.Registry || c.Gateway.Limits.Any() || c.Gateway.Limits.AnyRecipients())
 	return ps.orNil()
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -143,18 +142,33 @@ type limitAnswer struct {
 // limits answers GET /v1/limits: how far the caller's sender has come, as Redis knows it now.
 func (g *Gateway) limits(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	a := limitsAnswer{Sender: c.Sender, Shared: true, Limits: []limitAnswer{}}
+	now := clock()
 	if g.o.Quotas != nil {
 		if sender := g.o.Quotas.Of(c.Sender); sender != nil {
 			sender.Refresh(r.Context())
-			standings, now := sender.Standings(nil), clock()
-			for _, s := range standings {
-				a.Limits = append(a.Limits, limitAnswer{Name: s.Name, Window: int(s.Window / time.Second), Limit: s.Limit, Used: s.Used, Remaining: s.Remaining,
-					Reset: seconds(s.Reset), ResetAt: now.Add(s.Reset).Format(time.RFC3339Nano)})
+			standings := sender.Standings(nil)
+			for i := range standings {
+				a.add(&standings[i], now)
 			}
-			a.Shared = !slices.ContainsFunc(standings, func(s quota.Standing) bool { return s.Part })
 			tellLimits(w.Header(), standings)
+		}
+	}
+	if g.o.Recipients != nil {
+		s, err := g.o.Recipients.Standing(r.Context(), c.Sender)
+		if err != nil {
+			g.o.Log.Warn("how many receivers a sender has reached is not known", "sender", c.Sender, "error", err)
+			a.Shared = false
+		} else if s != nil {
+			a.add(s, now)
 		}
 	}
 	answer(w, http.StatusOK, "application/json", &a)
 	return nil
+}
+
+// add tells of one limit.
+func (a *limitsAnswer) add(s *quota.Standing, now time.Time) {
+	a.Limits = append(a.Limits, limitAnswer{Name: s.Name, Window: int(s.Window / time.Second), Limit: s.Limit, Used: s.Used, Remaining: s.Remaining,
+		Reset: seconds(s.Reset), ResetAt: now.Add(s.Reset).Format(time.RFC3339Nano)})
+	a.Shared = a.Shared && !s.Part
 }

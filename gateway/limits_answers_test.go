@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/shards"
+	"github.com/pushfleet/pushfleet/shards/shardstest"
 )
 
 // How far a sender has come stands in headers of every answer to a send that is counted, also of
@@ -62,4 +63,34 @@ func TestLimitsAsRedisKnowsThem(t *testing.T) {
 			t.Errorf("%d %s", got.status, got.text)
 		}
 	})
+}
+
+// The receivers of messages to topics are told behind the limits of messages; where nobody
+// knows how many there were, that is left out and said.
+func TestLimitsOfReceivers(t *testing.T) {
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	recipients := quota.NewRecipients(shardstest.Connect(t, redis.Addr()), "test", 0, map[string]int{"orders": 5000})
+	if _, err := recipients.Spend(t.Context(), "orders", [16]byte{1}, 0, 0, 1200); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Recipients = recipients })
+	got := w.do(request{method: "GET", path: "/v1/limits", key: keyOrders})
+	if want := `{"sender":"orders","shared":true,"limits":[{"name":"recipients","window":86400,"limit":5000,"used":1200,"remaining":3800,"reset":`; !strings.HasPrefix(got.text, want) {
+		t.Errorf("%d %s, want %s", got.status, got.text, want)
+	}
+	if got.told("RateLimit") != "" {
+		t.Errorf("a limit that stops no request is in the headers: %v", got.header)
+	}
+	const none = `,"limits":[]}` + "\n"
+	if got := w.do(request{method: "GET", path: "/v1/limits", key: keySupport}); got.text != `{"sender":"support","shared":true`+none {
+		t.Errorf("of a sender without: %s", got.text)
+	}
+	redis.Close()
+	if got := w.do(request{method: "GET", path: "/v1/limits", key: keyOrders}); got.status != 200 || got.text != `{"sender":"orders","shared":false`+none {
+		t.Errorf("without Redis: %d %s", got.status, got.text)
+	}
 }

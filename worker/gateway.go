@@ -89,8 +89,9 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 		limiting, stopLimiting := context.WithCancel(context.WithoutCancel(ctx))
 		defer stopLimiting()
 		watches.Go(func() { g.quotas.Run(limiting) })
-		watches.Go(func() { g.newQuotaTeller().run(watching) })
 	}
+	stopTelling := g.tellLimits(ctx)
+	defer stopTelling()
 
 	server := wiring.GatewayServer(o.Config)
 	server.TLS = g.certificate.Mutual()
@@ -110,6 +111,7 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Config.Gateway.Drain)
 	defer cancel()
 	s.Close(drain)
+	stopTelling() // before its last record could not be sent any more
 	g.sender.Close(drain)
 	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving callers: %w", err)
@@ -134,7 +136,7 @@ type openGateway struct {
 	sender  *kafka.Sender
 	admin   *kafka.Admin
 	rows    *lateRows
-	redis   shards.Client // of limits; nil = there are none
+	redis   shards.Client // of limits, also of receivers; nil = there are none
 	quotas  *quota.Quotas
 	tables  *lateTables          // nil = it has no topics, or those of Topics
 	topics  *subscriptions.Store // nil like tables
@@ -204,7 +206,8 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 
 // openQuotas makes the limits of senders, if there are any. It connects to nothing yet.
 func (g *openGateway) openQuotas() error {
-	if !g.Config.Gateway.Limits.Any() {
+	limits := &g.Config.Gateway.Limits
+	if !limits.Any() && !limits.AnyRecipients() {
 		return nil
 	}
 	o, err := wiring.Redis(g.Config)
@@ -212,12 +215,12 @@ func (g *openGateway) openQuotas() error {
 		return err
 	}
 	o.Dialer = g.Dial
+	if g.redis, err = shards.Open(o); err != nil || !limits.Any() {
+		return err
+	}
 	quotas := wiring.Quotas(g.Config, g.Log)
 	quotas.Tell = func(err error) { g.aside.set("limits", err) }
 	g.aside.set("limits", nil)
-	if g.redis, err = shards.Open(o); err != nil {
-		return err
-	}
 	if g.quotas, err = quota.New(g.redis, quotas); err != nil {
 		return err
 	}
@@ -235,7 +238,9 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
 	parts.Users, parts.UserLimits, parts.Topics, parts.Quotas = g.Users, g.UserLimits, g.topicsOf(), g.quotas
-	parts.Fanouts = g.fanoutsOf()
+	if parts.Fanouts = g.fanoutsOf(); g.Config.Gateway.Limits.AnyRecipients() {
+		parts.Recipients = wiring.Recipients(g.Config, g.redis)
+	}
 	g.openInbox()
 	parts.Inbox = g.inbox
 	if g.WrapProducer != nil {

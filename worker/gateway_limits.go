@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/rand"
+	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/events"
@@ -30,6 +31,21 @@ type quotaTeller struct {
 func (g *openGateway) newQuotaTeller() *quotaTeller {
 	return &quotaTeller{quotas: g.quotas, events: events.New(rand.Text(), time.Now()), warn: g.Log.Warn, answered: make(chan error, 1),
 		send: func(r *kafka.Sent, done func(error)) { g.sender.Send(r, func(_ kafka.Offset, err error) { done(err) }) }}
+}
+
+// tellLimits has a teller tell until stop, which waits for it; ctx does not end it. Where
+// senders have no limits it does nothing.
+func (g *openGateway) tellLimits(ctx context.Context) (stop func()) {
+	if g.quotas == nil {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(ctx))
+	var telling sync.WaitGroup
+	telling.Go(func() { g.newQuotaTeller().run(ctx) })
+	return func() {
+		end()
+		telling.Wait()
+	}
 }
 
 // run tells every ten seconds until ctx ends, and then what is not told yet. It is best

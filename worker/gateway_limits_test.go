@@ -22,7 +22,7 @@ func TestGatewaysTellOfLimits(t *testing.T) {
 		defer n.close()
 		n.config.Gateway.Limits.Default = configs.SenderLimits{Hour: 8}
 		client, stop := n.startGateway()
-		time.Sleep(time.Minute) // Kafka is found
+		time.Sleep(time.Minute + limitsRound/2) // Kafka is found, and nothing is told just now
 		send := func(messages, accepted int) {
 			t.Helper()
 			for range messages {

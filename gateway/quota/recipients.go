@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -34,6 +35,18 @@ if given > 0 then
 end
 return string.format('%.0f', math.min(counted + given, wanted))`
 
+// reachedScript answers what was counted in the hash KEYS[1] today, and how many seconds of
+// the day are left.
+const reachedScript = `local now = tonumber(redis.call('TIME')[1])
+local kind = redis.call('TYPE', KEYS[1])
+if (kind.ok or kind) == 'hash' then
+  local h = redis.call('HMGET', KEYS[1], 'n', 'u')
+  if h[1] == string.format('%.0f', math.floor(now / 86400)) and h[2] and #h[2] <= 15 and string.match(h[2], '^%d+$') then
+    return {tonumber(h[2]), 86400 - now % 86400}
+  end
+end
+return {0, 86400 - now % 86400}`
+
 // Recipients bounds how many receivers the messages of a sender to topics have in a day of
 // UTC, by Redis's clock, in all processes of fan-outs together. Each page of receivers asks
 // Redis, and waits while it is away: so no more are reached than the limit, but that a part
@@ -45,12 +58,14 @@ type Recipients struct {
 	standard int
 	limits   map[string]int
 	spend    *shards.Script
+	reached  *shards.Script
 }
 
 // NewRecipients makes it: standard is the limit of senders that limits does not name; 0 = none.
 // The client stays the caller's.
 func NewRecipients(client shards.Client, fleet string, standard int, limits map[string]int) *Recipients {
-	return &Recipients{client: client, fleet: fleet, standard: standard, limits: limits, spend: shards.NewScript("counting receivers", spendScript)}
+	return &Recipients{client: client, fleet: fleet, standard: standard, limits: limits, spend: shards.NewScript("counting receivers", spendScript),
+		reached: shards.NewScript("receivers of a day", reachedScript)}
 }
 
 // limit is that of a sender; 0 = none.
@@ -82,6 +97,34 @@ func (r *Recipients) Spend(ctx context.Context, sender string, message [16]byte,
 		return 0, fmt.Errorf("counting receivers: the answer is %.30q, want %d to %d", text, had, upTo)
 	}
 	return may, nil
+}
+
+// PolicyRecipients is the name of the limit in a Standing.
+const PolicyRecipients = "recipients"
+
+// Standing is how many receivers the messages of a sender have reached today, as Redis
+// knows it; nil = the sender has no such limit.
+func (r *Recipients) Standing(ctx context.Context, sender string) (*Standing, error) {
+	limit := r.limit(sender)
+	if limit == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	calls := []shards.Call{r.reached.Call(ctx, []any{nil, nil, 1, shards.RecipientsKey(r.fleet, sender)})}
+	if err := r.reached.Run(ctx, r.client, calls); err != nil {
+		return nil, err
+	}
+	values, err := calls[0].Cmd.Int64Slice()
+	if err == nil && (len(values) != 2 || values[0] < 0 || values[1] < 1 || values[1] > 86400) {
+		err = fmt.Errorf("the answer is %d", values)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the receivers of a day: %w", err)
+	}
+	used := int(min(values[0], int64(limit))) // it may have been higher
+	return &Standing{Policy: Policy{Name: PolicyRecipients, Limit: limit, Window: 24 * time.Hour}, Used: used, Remaining: limit - used,
+		Reset: time.Duration(values[1]) * time.Second}, nil
 }
 
 // Settle forgets a part that has ended.

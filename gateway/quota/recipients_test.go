@@ -161,3 +161,45 @@ func TestRealReceiversAreCounted(t *testing.T) {
 		t.Errorf("%d fields are left, %v; want 3", left, err)
 	}
 }
+
+// It is told how many receivers a sender has reached on the day that is, whatever stands where
+// that is counted.
+func TestReceiversOfToday(t *testing.T) {
+	redis, client := embeddedRedis(t)
+	now := time.Date(2026, 11, 25, 23, 59, 50, 0, time.UTC)
+	redis.Mini.SetTime(now)
+	ctx := t.Context()
+	r := NewRecipients(client, "fleet", 0, map[string]int{"a": 100})
+	key := shards.RecipientsKey("fleet", "a")
+	told := func(why string, used int, left time.Duration) {
+		t.Helper()
+		want := Standing{Policy: Policy{"recipients", 100, 24 * time.Hour}, Used: used, Remaining: 100 - used, Reset: left}
+		if s, err := r.Standing(ctx, "a"); err != nil || s == nil || *s != want {
+			t.Errorf("%s: %+v, %v, want %+v", why, s, err, want)
+		}
+	}
+	told("nothing yet", 0, 10*time.Second)
+	if _, err := r.Spend(ctx, "a", [16]byte{1}, 0, 0, 70); err != nil {
+		t.Fatal(err)
+	}
+	told("some", 70, 10*time.Second)
+	redis.Mini.HSet(key, "u", "170")
+	told("a limit that was higher", 100, 10*time.Second)
+	redis.Mini.HSet(key, "u", "-4")
+	told("no number", 0, 10*time.Second)
+	redis.Mini.HSet(key, "u", "70")
+	redis.Mini.SetTime(now.Add(10 * time.Second))
+	told("tomorrow", 0, 24*time.Hour)
+	redis.Mini.Del(key)
+	if err := client.Set(ctx, key, "x", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	told("a foreign value", 0, 24*time.Hour)
+	if s, err := r.Standing(ctx, "b"); s != nil || err != nil {
+		t.Errorf("without a limit: %+v, %v", s, err)
+	}
+	redis.Close()
+	if s, err := r.Standing(ctx, "a"); s != nil || err == nil {
+		t.Errorf("without Redis: %+v, %v", s, err)
+	}
+}
