@@ -10,6 +10,7 @@
 //	users.go     how many users are limited
 //	sources.go   workers, copies and missing records
 //	positions.go queues, by consumer offsets
+//	clock.go     a clock that is set back
 //	snapshot.go  what a page shows, in one value
 //	reader.go    Kafka to Feed
 //	site.go      HTTP: pages, snapshots, look-ups
@@ -44,7 +45,8 @@ const (
 // when they heard what they tell. All methods are safe for concurrent use.
 type Feed struct {
 	mu        sync.Mutex // guards all below
-	now       time.Time  // the latest time of all calls
+	now       time.Time  // the latest time of all calls, but for a clock that was set back
+	wasAhead  time.Time  // when it was found to be set back; zero = it was not
 	history   history
 	totals    totals
 	tally     events.Tally

@@ -179,6 +179,50 @@ func TestFeedClockAhead(t *testing.T) {
 	}
 }
 
+// A dashboard whose clock was ahead, by less or more than what it shows, shows what comes once
+// the clock is right, and says that it was not. Who was there then is gone if it tells nothing.
+func TestTheClockIsSetBack(t *testing.T) {
+	for _, ahead := range []time.Duration{30 * time.Minute, 25 * time.Hour} {
+		f := NewFeed()
+		f.Ready()
+		limited := events.Count{Lane: "critical", App: "shop", State: "SUPPRESSED", Reason: "limited:cap", N: 1}
+		tell := func(n int64, by, at time.Time) {
+			e := counted("a", n, by, sent("critical", "shop", 10), limited)
+			user := new(events.Sketch)
+			user.Add(uint64(n) << 54)
+			e.Limits = &events.Limits{Senders: []events.SenderLimit{{Rule: "rule", Sender: "orders", Limit: 10, Window: 60, Fills: 60, Share: 0.5, Now: 0.5, Limited: 2}},
+				Users: []events.LimitedUsers{{Rule: "cap", Sketch: user}}}
+			f.Add(e, at)
+		}
+		wrong := start.Add(ahead)
+		tell(1, start.Add(-time.Second), wrong)
+		tell(2, wrong, wrong) // by a worker of the same machine
+		f.Add(told("gone", wrong, worker("gone", "open")), wrong)
+		f.PassOver()
+		f.Snapshot(wrong, Kind{}, 100)
+		now := start.Add(2 * time.Second)
+		f.Positions(nil, now)
+		for i := range int64(5) {
+			tell(3+i, now, now)
+			now = now.Add(time.Second)
+		}
+		now = now.Add(time.Second)
+		s := f.Snapshot(now, Kind{}, 100)
+		if s.Sum.Sent != 10 || s.Outcomes.Total < 55 || !s.Since.Equal(start.Add(-59*time.Minute)) || !says(s.Approximate, "was ahead until it was set back at 10:30:02") {
+			t.Errorf("ahead by %v: %+v, %d since %v, %v", ahead, s.Sum, s.Outcomes.Total, s.Since, s.Approximate)
+		}
+		if len(s.Limits.Senders) != 1 || s.Limits.Senders[0].Limited < 10 || len(s.Limits.Rules) != 1 || s.Limits.Rules[0].Users5m < 5 {
+			t.Errorf("ahead by %v: %+v", ahead, s.Limits)
+		}
+		if len(s.Workers) != 0 || len(s.Gone) != 1 || s.Gone[0].Worker != "gone" || s.Gone[0].Heard.After(now) {
+			t.Errorf("ahead by %v: workers %+v, gone %+v", ahead, s.Workers, s.Gone)
+		}
+		if s = f.Snapshot(now.Add(24*time.Hour), Kind{}, 100); says(s.Approximate, "was ahead") || s.Outcomes.Total != 0 {
+			t.Errorf("a day after: %d, %v", s.Outcomes.Total, s.Approximate)
+		}
+	}
+}
+
 // state is an event of a worker's state.
 func state(source string, n int64, at time.Time, s events.State) *events.Event {
 	return &events.Event{Version: events.Version, Source: source, Number: n, At: at, State: &s}

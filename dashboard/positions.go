@@ -69,7 +69,7 @@ func (f *Feed) Positions(list []Position, at time.Time) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.advance(at)
+	f.present(at)
 	f.positions = p
 }
 
@@ -78,6 +78,6 @@ func (f *Feed) Positions(list []Position, at time.Time) {
 func (f *Feed) NoPositions(why string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.advance(at)
+	f.present(at)
 	f.positions.failed = cut(strings.ToValidUTF8(why, ""))
 }

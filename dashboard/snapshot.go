@@ -144,7 +144,7 @@ func (f *Feed) Encode(now time.Time, filter Kind) ([]byte, error) {
 func (f *Feed) Snapshot(now time.Time, filter Kind, limit int) *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.advance(now)
+	f.present(now)
 	s := &Snapshot{At: now.UTC(), Ready: f.read, Since: f.totals.since(), Filter: filter, OffsetsAt: f.positions.at,
 		Meanings: map[string]string{}, Omitted: map[string]int{}}
 	live := f.sources.live(now)
@@ -345,6 +345,9 @@ func (f *Feed) showDoubts(s *Snapshot, live []*source, limit int) {
 	says("queued is what the groups have not committed, less what live workers have open: right to about a second of work")
 	if len(live) == 0 {
 		says("no worker tells its state: in progress, routes and stalls are not known")
+	}
+	if !f.wasAhead.IsZero() && f.now.Sub(f.wasAhead) < minutes*time.Minute {
+		says("the clock of this dashboard was ahead until it was set back at %s: counts of before are too low", f.wasAhead.UTC().Format(time.TimeOnly))
 	}
 	off := 0
 	for _, one := range live {

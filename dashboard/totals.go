@@ -51,9 +51,14 @@ func (t *totals) advance(now time.Time) {
 	if to <= t.minute {
 		return
 	}
-	first := max(t.minute+1, to-hour+1)
+	t.drop(max(t.minute+1, to-hour+1), to)
+	t.minute = to
+}
+
+// drop drops what is in the places of some minutes, at most an hour of them.
+func (t *totals) drop(first, last int64) {
 	for k, c := range t.cells {
-		for m := first; m <= to; m++ {
+		for m := first; m <= last; m++ {
 			c.sum -= c.minutes[m%hour]
 			c.minutes[m%hour] = 0
 		}
@@ -61,7 +66,6 @@ func (t *totals) advance(now time.Time) {
 			delete(t.cells, k)
 		}
 	}
-	t.minute = to
 }
 
 // since is where the hour begins.

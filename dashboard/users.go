@@ -37,9 +37,14 @@ func (l *limiters) advance(now time.Time) {
 	if to <= l.minute {
 		return
 	}
-	first := max(l.minute+1, to-hour+1)
+	l.drop(max(l.minute+1, to-hour+1), to)
+	l.minute = to
+}
+
+// drop drops what is in the places of some minutes, at most an hour of them.
+func (l *limiters) drop(first, last int64) {
 	for rule, one := range l.of {
-		for m := first; m <= to; m++ {
+		for m := first; m <= last; m++ {
 			one.minutes[m%hour] = nil
 		}
 		one.stale = true
@@ -47,7 +52,6 @@ func (l *limiters) advance(now time.Time) {
 			delete(l.of, rule)
 		}
 	}
-	l.minute = to
 }
 
 // tell takes what a worker told at a time, which is not after the present minute. A copy
