@@ -31,6 +31,7 @@ func TestTallyGoesByPlace(t *testing.T) {
 		{"one after the other", [][2]int64{{0, 10}, {10, 20}}, 18, 2, 0},
 		{"Kafka has one twice", [][2]int64{{0, 10}, {0, 10}, {10, 20}, {10, 20}, {0, 10}}, 18, 2, 0},
 		{"the next owner comes further", [][2]int64{{0, 10}, {0, 25}}, 24, 1, 0},
+		{"the next owner comes one further", [][2]int64{{0, 10}, {0, 11}, {11, 15}}, 13, 2, 0},
 		{"the next owner comes as far", [][2]int64{{0, 10}, {0, 10}, {10, 12}}, 10, 2, 0},
 		{"the next owner does not come as far yet", [][2]int64{{0, 10}, {0, 4}}, 9, 1, 0},
 		{"it does in several ranges", [][2]int64{{0, 10}, {0, 4}, {4, 7}, {7, 15}}, 12, 3, 0},
