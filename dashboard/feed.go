@@ -12,6 +12,7 @@
 //	positions.go queues, by consumer offsets
 //	clock.go     a clock that is set back
 //	snapshot.go  what a page shows, in one value
+//	doubts.go    what is approximate of it
 //	reader.go    Kafka to Feed
 //	site.go      HTTP: pages, snapshots, look-ups
 package dashboard
