@@ -170,6 +170,25 @@ func TestFeedForgets(t *testing.T) {
 	}
 }
 
+// What comes late counts in the oldest minute of the hour, and a minute before that nowhere:
+// its place is that of the present one.
+func TestTheHourHasAnEdge(t *testing.T) {
+	for back, want := range map[time.Duration]int64{59 * time.Minute: 1, time.Hour: 0, 61 * time.Minute: 0} {
+		f := NewFeed()
+		f.Snapshot(start, Kind{}, 100)
+		user := new(events.Sketch)
+		user.Add(1)
+		e := counted("a", 1, start.Add(-back), events.Count{Lane: "critical", State: "SUPPRESSED", Reason: "limited:cap", N: 1})
+		e.Limits = &events.Limits{Senders: []events.SenderLimit{{Rule: "rule", Sender: "orders", Limit: 10, Window: 60, Fills: 1e6, Share: 1, Limited: 1}}, Users: []events.LimitedUsers{{Rule: "cap", Sketch: user}}}
+		f.Add(e, start)
+		f.Add(counted("a", 2, start, events.Count{Lane: "critical", State: "SUPPRESSED", Reason: "limited:cap", N: 1}), start)
+		s := f.Snapshot(start, Kind{}, 100)
+		if s.Outcomes.Total != 1+want || s.Limits.Rules[0].Stopped != 1+want || s.Limits.Rules[0].Users1h != want || int64(len(s.Limits.Senders)) != want {
+			t.Errorf("%v ago: %d counted, limits %+v", back, s.Outcomes.Total, s.Limits)
+		}
+	}
+}
+
 // A worker whose clock is ahead is counted now, and not in the future.
 func TestFeedClockAhead(t *testing.T) {
 	f := NewFeed()
