@@ -50,6 +50,8 @@ var mayImport = map[string][]string{
 	"segments/s3":                     {"segments"},
 	"subscriptions":                   {"push"}, // Cassandra is an interface
 	"inbox":                           {"push"}, // Cassandra is an interface
+	"clicks":                          nil,      // Cassandra is an interface
+	"clicks/clickstest":               {"clicks"},
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
@@ -143,6 +145,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
+	"clicks":          {"clicks/clickstest", "status"},       // whose session its tests on a real Cassandra use
 	"client":          {"gateway", "gateway/quota", "inbox"}, // which it is tried on
 	"fanout":          {"kafka", "status"},                   // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
 	"dashboard":       {"dashboard/browsertest"},
