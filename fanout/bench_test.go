@@ -22,7 +22,7 @@ func BenchmarkRecord(b *testing.B) {
 	out, partition := make([]byte, 0, 1024), int32(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		out = j.appendRecord(out[:0], "user-0001234", 0)
+		out = j.appendRecord(out[:0], "user-0001234", 0, nil)
 		partition += PartitionOf("user-0001234", j.Partitions)
 	}
 	b.ReportMetric(float64(len(out)), "bytes/record")

@@ -41,6 +41,7 @@ func NewEmitter(lane string, o Options) *Emitter {
 var (
 	errCancelled = errors.New("the message is cancelled")
 	errLeaving   = errors.New("another process goes on with the chunk")
+	errTokenless = errors.New("the message has click tokens, and this process signs none: set gateway.clicks as gateways have it")
 )
 
 // Do does the work of one record of the lane's ChunksTopic. With nil all that follows
@@ -164,6 +165,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 		if stopped = e.may(ctx, c, leaving); stopped != nil {
 			break
 		}
+		if c.Clicks && e.Tokens == nil {
+			stopped = errTokenless
+			break
+		}
 		if e.isSpent(c.Sender) {
 			stopped = errSpent
 			break
@@ -213,7 +218,7 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 
 // orderly reports whether a chunk that stops so can go on from where it is.
 func orderly(err error) bool {
-	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errUnasked) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
+	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errUnasked) || errors.Is(err, errTokenless) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
 }
 
 // pageOf is how many members of a job are read at once: no more than half of the window
@@ -235,7 +240,7 @@ func (e *Emitter) launch(ctx context.Context, c *Chunk, members []Member, counts
 		return nil, fmt.Errorf("waiting for Kafka: %w", err)
 	}
 	p := e.pages.Get().(*page)
-	p.fill(c.Job, members, counts)
+	p.fill(c.Job, members, counts, e.Tokens)
 	if stopped, err = e.paced(ctx, c, len(p.records), leaving); stopped != nil || err != nil {
 		e.pages.Put(p)
 		return stopped, err
@@ -276,7 +281,7 @@ func (e *Emitter) paced(ctx context.Context, c *Chunk, records int, leaving <-ch
 }
 
 // fill makes the records of those members who get the message, and counts all.
-func (p *page) fill(j *Job, members []Member, counts *Counts) {
+func (p *page) fill(j *Job, members []Member, counts *Counts, tokens Tokens) {
 	p.records = p.records[:0]
 	p.text = p.text[:0]
 	if need := len(members) * (len(j.Rest) + 256); cap(p.text) < need {
@@ -293,7 +298,7 @@ func (p *page) fill(j *Job, members []Member, counts *Counts) {
 		p.text = append(p.text, m.User...)
 		value := len(p.text)
 		// If the text is moved to larger memory, earlier records keep the former one.
-		p.text = j.appendRecord(p.text, m.User, m.Priority)
+		p.text = j.appendRecord(p.text, m.User, m.Priority, tokens)
 		p.records = append(p.records, Record{Topic: j.Topic, Partition: PartitionOf(m.User, j.Partitions), At: j.Accepted, Traceparent: j.Traceparent,
 			Key: p.text[start:value:value], Value: p.text[value:len(p.text):len(p.text)]})
 		counts.Emitted++
@@ -311,6 +316,9 @@ func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, 
 		return e.hold(ctx, c, done, "held")
 	case errors.Is(why, errSpent):
 		return e.hold(ctx, c, done, "over_limit")
+	case errors.Is(why, errTokenless): // another process may sign them
+		e.Log.Warn("a chunk waits", "message", c.Message, "error", why)
+		return e.hold(ctx, c, done, "tokenless")
 	case errors.Is(why, errUnasked): // repeated here it would fill the window of its partition, and keep others waiting
 		e.Log.Warn("a chunk waits, as nobody says how many receivers its sender may reach", "sender", c.Sender, "error", why)
 		return e.hold(ctx, c, done, "limit_unknown")

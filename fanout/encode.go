@@ -18,6 +18,7 @@ import (
 const (
 	jobVersion   = 1
 	untilVersion = 2 // of a job that has Until, which is behind Open
+	clickVersion = 3 // of a job with Clicks: Until is there, and 0 if there is none
 	chunkVersion = 129
 	// laterVersions is how many versions are reserved for later releases: what begins with
 	// anything else was written by nobody of ours.
@@ -40,7 +41,10 @@ func EncodeJob(j *Job) ([]byte, error) {
 
 func (j *Job) append(b []byte) []byte {
 	version := byte(jobVersion)
-	if !j.Until.IsZero() {
+	switch {
+	case j.Clicks:
+		version = clickVersion
+	case !j.Until.IsZero():
 		version = untilVersion
 	}
 	b = append(append(b, version), j.Message[:]...)
@@ -55,8 +59,11 @@ func (j *Job) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(j.To.Buckets))
 	b = binary.AppendUvarint(b, uint64(j.To.Parts))
 	b = binary.AppendUvarint(b, uint64(j.Open))
-	if !j.Until.IsZero() {
+	switch {
+	case !j.Until.IsZero():
 		b = binary.AppendUvarint(b, uint64(j.Until.UnixMilli()))
+	case j.Clicks:
+		b = append(b, 0)
 	}
 	return appendText(b, string(j.Rest))
 }
@@ -82,7 +89,7 @@ func DecodeJob(value []byte) (*Job, error) {
 
 func (j *Job) decode(value []byte) error {
 	r := reader{b: value}
-	version, err := r.version(jobVersion, untilVersion)
+	version, err := r.version(jobVersion, clickVersion)
 	if err != nil {
 		return err
 	}
@@ -95,8 +102,12 @@ func (j *Job) decode(value []byte) error {
 	j.Priority = push.Priority(r.number(uint64(push.Critical)))
 	j.To.Layout, j.To.Buckets, j.To.Parts = int(r.number(maxNumber)), int(r.number(maxNumber)), int(r.number(Slices))
 	j.Open = int(r.number(Slices))
-	if version == untilVersion {
+	j.Clicks = version == clickVersion
+	if version == untilVersion || j.Clicks {
 		j.Until = r.time()
+	}
+	if j.Clicks && j.Until.UnixMilli() == 0 {
+		j.Until = time.Time{}
 	}
 	j.Rest = r.take(r.number(uint64(len(value))))
 	if r.bad || len(r.b) > 0 {

@@ -98,6 +98,13 @@ type Inboxes interface {
 	Keep(ctx context.Context, j *Job, m *push.Message) error
 }
 
+// Tokens are by what apps report clicks. It is safe for concurrent use.
+type Tokens interface {
+	// AppendClickToken appends the token of a user's notification, of this type and sender, as
+	// up to MostToken bytes of base64url.
+	AppendClickToken(out []byte, id, user, app, kind, sender string, accepted time.Time) []byte
+}
+
 // Lag tells how many records of a lane its workers have not committed. It is safe for
 // concurrent use.
 type Lag interface {
@@ -114,13 +121,14 @@ type Limits struct {
 	Open    int   // chunks of a message in Kafka at once, at least 1
 }
 
-// Options are what the stages of one lane are made of. All but Quota are required.
+// Options are what the stages of one lane are made of. All but Quota and Tokens are required.
 type Options struct {
 	Audience Audience
 	Producer Producer
 	Notes    Notes
 	Lag      Lag
-	Quota    Quota // of senders; nil = nobody has one
+	Quota    Quota  // of senders; nil = nobody has one
+	Tokens   Tokens // nil = messages with click tokens wait for a process that signs them
 	Limits   Limits
 	Metrics  *Metrics
 	Log      *slog.Logger

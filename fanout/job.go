@@ -1,9 +1,11 @@
 package fanout
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/bits"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -37,12 +39,19 @@ type Job struct {
 	// Open is how many of its chunks are in Kafka at once, up to Slices: each that ends brings
 	// the one that many on, so that all must go by the same number. 0 = the expander's choice.
 	Open int
+	// Clicks says that each notification has a token by which its app reports clicks, in the
+	// data.
+	Clicks bool
 	// Rest is a record's value from behind its priority on, up to its closing brace: at
-	// least the app.
+	// least the app. With Clicks it begins with DataBegins.
 	Rest []byte
 
 	middles [push.Critical + 1][]byte // by priority; made by prepare
+	kind    string                    // the type of its messages; made by prepare
 }
+
+// DataBegins is how the Rest of a job with Clicks begins, as the data of its messages.
+const DataBegins = `"data":{`
 
 // To says which audience a job has.
 type To struct {
@@ -85,6 +94,8 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("priority %d", j.Priority)
 	case !j.Until.IsZero() && (j.Until.Before(j.Expires) || j.Until.Year() > 9999):
 		return errors.New("a message must end for those who fetch it when its records expire, or later")
+	case j.Clicks && !bytes.HasPrefix(j.Rest, []byte(DataBegins)):
+		return errors.New("a message with click tokens must begin with its data")
 	case j.Accepted.UnixMilli() < 0 || !j.Expires.After(j.Accepted) || j.Expires.Year() > 9999:
 		return errors.New("a job must expire after it was accepted")
 	}
@@ -103,7 +114,7 @@ const probe = "a user \"\\\x01"
 // message is what a receiver gets, here the probe. The job must have been prepared.
 func (j *Job) message() (*push.Message, error) {
 	var m push.Message
-	if d := decode.Message(j.appendRecord(nil, probe, 0), &m); d != nil {
+	if d := decode.Message(j.appendRecord(nil, probe, 0, nil), &m); d != nil {
 		return nil, fmt.Errorf("its records could not be read: %s %s", d.Reason, d.Field)
 	}
 	return &m, nil
@@ -119,7 +130,24 @@ func (j *Job) checkRecord() error {
 	if m.ID != ID(j.Message, probe) || m.UserID != probe || m.App != j.App || m.SenderID != j.Sender || m.Priority != j.Priority || m.Device.Token != "" || !m.ExpiresAt.Equal(j.Expires) {
 		return errors.New("its records would not be for its receivers")
 	}
+	if !j.Clicks {
+		return nil
+	}
+	j.kind = strings.Clone(m.Type)
+	// A token for the probe: it may be there twice, or stand behind the end of the data.
+	record := j.appendRecord(nil, probe, 0, probeTokens{})
+	if d := decode.Message(record, m); d != nil {
+		return fmt.Errorf("its records with click tokens could not be read: %s %s", d.Reason, d.Field)
+	}
 	return nil
+}
+
+// probeTokens are for trying a record.
+type probeTokens struct{}
+
+// AppendClickToken implements Tokens.
+func (probeTokens) AppendClickToken(out []byte, _, _, _, _, _ string, _ time.Time) []byte {
+	return append(out, "token"...)
 }
 
 // Slices is the run of slices of one part: from the first up to the one before end.

@@ -37,21 +37,44 @@ func (j *Job) mostBytes() int {
 	for _, middle := range j.middles {
 		most = max(most, len(middle))
 	}
+	if j.Clicks {
+		most += len(tokenBegins) + MostToken + len(`",`)
+	}
 	return len(beforeID) + idBytes + len(beforeUser) + maxEscaped*maxUser + most + len(j.Rest)
 }
 
+// tokenBegins is what stands before a click token in the data, and MostToken the most bytes
+// that one may have, which are of base64url.
+const (
+	tokenBegins = `"pf_click":"`
+	MostToken   = 640
+)
+
 // appendRecord appends the record of a receiver, who must be usable. A priority of 0 is
-// the job's; a higher one than that is not given.
-func (j *Job) appendRecord(out []byte, user string, p push.Priority) []byte {
+// the job's; a higher one than that is not given. It has a click token if the job says so
+// and there are tokens.
+func (j *Job) appendRecord(out []byte, user string, p push.Priority, tokens Tokens) []byte {
 	if p == 0 || p > j.Priority {
 		p = j.Priority
 	}
 	out = append(out, beforeID...)
+	id := len(out)
 	out = AppendID(out, j.Message, user)
 	out = append(out, beforeUser...)
 	out = appendEscaped(out, user)
+	end := id + idBytes
 	out = append(out, j.middles[p]...)
-	return append(out, j.Rest...)
+	if !j.Clicks || tokens == nil {
+		return append(out, j.Rest...)
+	}
+	out = append(append(out, DataBegins...), tokenBegins...)
+	out = tokens.AppendClickToken(out, string(out[id:end]), user, j.App, j.kind, j.Sender, j.Accepted)
+	out = append(out, '"')
+	data := j.Rest[len(DataBegins):]
+	if data[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, data...)
 }
 
 // maxEscaped is how long a byte can get inside a string of JSON: six, as \u00 and two

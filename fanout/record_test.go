@@ -53,7 +53,7 @@ func FuzzRecord(f *testing.F) {
 			j.Priority = push.Priority(of)
 			j.Rest = append(append([]byte(`"sender_id":"shop","app":"shop","title":`), text...), '}')
 		})
-		value := j.appendRecord(nil, user, push.Priority(priority))
+		value := j.appendRecord(nil, user, push.Priority(priority), nil)
 		if len(value) > j.mostBytes() {
 			t.Errorf("%d bytes, at most %d were foretold", len(value), j.mostBytes())
 		}
@@ -83,7 +83,7 @@ func FuzzRecord(f *testing.F) {
 }
 
 func TestRecord(t *testing.T) {
-	got := string(aJob(t).appendRecord(nil, `o"hara`, push.Low))
+	got := string(aJob(t).appendRecord(nil, `o"hara`, push.Low, nil))
 	want := `{"id":"` + ID(aMessage, `o"hara`) + `","user_id":"o\"hara","expires_at":"` + accepted.Add(24*time.Hour).Format(time.RFC3339Nano) +
 		`","priority":"low","sender_id":"shop","app":"shop","type":"news","title":"Snow"}`
 	if got != want {
@@ -113,7 +113,18 @@ func TestJobsAreRefused(t *testing.T) {
 		"no priority":                 func(j *Job) { j.Priority = 0 },
 		"no lane":                     func(j *Job) { j.Lane = "" },
 		"a long text":                 func(j *Job) { j.Campaign = strings.Repeat("x", maxText+1) },
-		"no time in the id":           func(j *Job) { j.Message = uuid.MustParse("0199f3c2-7d1a-4c3e-9b1f-2a6c5d4e3f21") },
+		"tokens without data":         func(j *Job) { j.Clicks = true },
+		"tokens and data elsewhere":   func(j *Job) { j.Clicks, j.Rest = true, []byte(`"sender_id":"shop","app":"shop","data":{}}`) },
+		"tokens and nothing of data":  func(j *Job) { j.Clicks, j.Rest = true, []byte(DataBegins) },
+		"a token of its own": func(j *Job) {
+			withTokens(j)
+			j.Rest = []byte(`"data":{"pf_click":"x"},"sender_id":"shop","app":"shop"}`)
+		},
+		"tokens that are too much": func(j *Job) {
+			withTokens(j)
+			j.Rest = []byte(`"data":{},"sender_id":"shop","app":"shop","title":"` + strings.Repeat("x", decode.MaxValue-1400) + `"}`)
+		},
+		"no time in the id": func(j *Job) { j.Message = uuid.MustParse("0199f3c2-7d1a-4c3e-9b1f-2a6c5d4e3f21") },
 	} {
 		j := aJob(t)
 		change(j)
@@ -154,7 +165,7 @@ func TestEncoding(t *testing.T) {
 	if _, err := DecodeJob(c.encode()); err == nil {
 		t.Error("a chunk was read as a job")
 	}
-	for version, bytes := range map[byte][]byte{untilVersion + 1: value, chunkVersion + 1: c.encode()} {
+	for version, bytes := range map[byte][]byte{clickVersion + 1: value, chunkVersion + 1: c.encode()} {
 		later := slices.Clone(bytes)
 		later[0] = version
 		_, job := DecodeJob(later)
@@ -170,6 +181,8 @@ func FuzzDecode(f *testing.F) {
 	j := aJob(f)
 	f.Add(j.append(nil))
 	f.Add(aJob(f, func(j *Job) { j.Until = j.Expires.Add(time.Hour) }).append(nil))
+	f.Add(aJob(f, withTokens).append(nil))
+	f.Add(aJob(f, withTokens, func(j *Job) { j.Until = j.Expires.Add(time.Hour) }).append(nil))
 	f.Add((&Chunk{Job: j, Part: 2, Done: Cursor{After: "u7", Counts: Counts{Emitted: 300}}}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, value []byte) {
