@@ -55,8 +55,8 @@ var mayImport = map[string][]string{
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                                                                           // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"forms":                           {"push", "users", "users/record"},                                                                                                                     // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "clicks", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
 	"gateway/viewer":                  nil,
 	"gateway/webhooks":                {"push"},                // Kafka is an interface
@@ -145,9 +145,9 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
-	"clicks":          {"clicks/clickstest", "status"},       // whose session its tests on a real Cassandra use
-	"client":          {"gateway", "gateway/quota", "inbox"}, // which it is tried on
-	"fanout":          {"kafka", "status"},                   // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
+	"clicks":          {"clicks/clickstest", "status"},                 // whose session its tests on a real Cassandra use
+	"client":          {"gateway", "gateway/quota", "inbox", "clicks"}, // which it is tried on
+	"fanout":          {"kafka", "status"},                             // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules

@@ -121,6 +121,7 @@ type asking struct {
 	method, path string
 	contentType  string
 	body         []byte
+	keyless      bool // it is made without the key of the caller
 
 	tag    string        // of what the caller has; empty = nothing
 	longer time.Duration // than other requests it may take
@@ -141,7 +142,7 @@ func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) e
 	if err != nil {
 		return err
 	}
-	if c.o.Key != "" {
+	if c.o.Key != "" && !a.keyless {
 		req.Header.Set("Authorization", "Bearer "+c.o.Key)
 	}
 	if a.contentType != "" {

@@ -40,6 +40,7 @@ type Message struct {
 	Badge       *int32            `json:"badge,omitempty"` // 0 clears it
 	Data        map[string]string `json:"data,omitempty"`
 	CollapseKey string            `json:"collapse_key,omitempty"`
+	Clicks      bool              `json:"clicks,omitempty"` // it gets a token, pf_click in its data, for ReportEvent
 	ExpiresAt   time.Time         `json:"expires_at,omitzero"`
 	APNS        json.RawMessage   `json:"apns,omitempty"` // raw overrides
 	FCM         json.RawMessage   `json:"fcm,omitempty"`

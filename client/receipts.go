@@ -26,6 +26,7 @@ type Report struct {
 	AcceptedAt  time.Time `json:"accepted_at"`
 	UpdatedAt   time.Time `json:"updated_at"` // of the newest state
 	Devices     []Device  `json:"devices"`
+	Events      []Event   `json:"events"` // what apps have reported, beside the status
 }
 
 // Receiver is whom it was for.

@@ -27,6 +27,7 @@ type Gateway struct {
 	Topics          bool          `yaml:"topics"` // users can subscribe to topics, in Cassandra
 	Inbox           bool          `yaml:"inbox"`  // users can read what lanes keep for them, in Cassandra
 	InboxWaits      int           `yaml:"inbox_waits" check:"min=1,max=1000000"`
+	Clicks          Clicks        `yaml:"clicks"`
 	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
 	Linger          time.Duration `yaml:"linger" check:"min=0s,max=1s"`
@@ -49,6 +50,15 @@ type Gateway struct {
 	Fanout          Fanout        `yaml:"fanout"`
 	Webhooks        Webhooks      `yaml:"webhooks"`
 	Dashboard       TeamDashboard `yaml:"dashboard"`
+}
+
+// Clicks are tokens in what is pushed, by which apps report what users do with it, in
+// Cassandra.
+type Clicks struct {
+	Enabled bool          `yaml:"enabled"`
+	Valid   time.Duration `yaml:"valid" check:"min=1h,max=8760h"` // of a token
+	Kept    time.Duration `yaml:"kept" check:"min=24h,max=8760h"` // of what is reported
+	Rate    int           `yaml:"rate" check:"min=1,max=1000000"` // reports a second
 }
 
 // TeamDashboard is `pushgateway dashboard`. Its keys and its certificate are the gateway's.
@@ -271,6 +281,9 @@ func (c *Config) checkGateway(ps *Problems) {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}
 	g.Limits.check(ps)
+	if g.Clicks.Kept < g.Clicks.Valid {
+		ps.add("gateway.clicks.kept", "%s must be at least valid, %s: a click that is reported again would not be known any more", g.Clicks.Kept, g.Clicks.Valid)
+	}
 	if g.Fanout.Enabled && !g.Topics {
 		ps.add("gateway.fanout.enabled", "needs gateway.topics: fan-outs are to subscribers of topics")
 	}
@@ -353,17 +366,21 @@ func (c *Config) checkCalled(ps *Problems, redis bool) {
 	} else if _, err := os.Stat(g.KeysFile); err != nil {
 		try("gateway.keys_file", err)
 	}
-	if g.ReceiptsFile == "" {
-		ps.add("gateway.receipts_file", "must not be empty: receipts are signed (openssl rand -base64 32)")
-	} else {
-		_, err := g.ReceiptsSecret()
-		try("gateway.receipts_file", err)
-	}
+	g.tryReceipts(ps, "receipts are signed")
 	_, err := g.TLS.Certificate()
 	try("gateway.tls", err)
 	_, err = g.TLS.ClientCAs()
 	try("gateway.tls.client_ca_file", err)
 	c.openServers(try, redis)
+}
+
+// tryReceipts tries to read the secret of receipts, which is needed for something.
+func (g *Gateway) tryReceipts(ps *Problems, why string) {
+	if g.ReceiptsFile == "" {
+		ps.add("gateway.receipts_file", "must not be empty: %s (openssl rand -base64 32)", why)
+	} else if _, err := g.ReceiptsSecret(); err != nil {
+		ps.add("gateway.receipts_file", "%v", err)
+	}
 }
 
 // openServers tries to read the files by which Kafka and Cassandra are reached, and those of
@@ -387,7 +404,7 @@ func (c *Config) openServers(try func(path string, err error), redis bool) {
 
 // CheckFanout is what `pushgateway fanout` needs beyond a valid configuration: that there
 // are fan-outs, and every file that it reads there, those of Redis only if senders have limits
-// of receivers.
+// of receivers, and the secret of receipts only if it signs click tokens.
 func (c *Config) CheckFanout() error {
 	var ps Problems
 	try := func(path string, err error) {
@@ -397,6 +414,9 @@ func (c *Config) CheckFanout() error {
 	}
 	if !c.Gateway.Fanout.Enabled {
 		ps.add("gateway.fanout.enabled", "must be true: without it there are no topics of fan-outs")
+	}
+	if c.Gateway.Clicks.Enabled {
+		c.Gateway.tryReceipts(&ps, "click tokens are signed")
 	}
 	c.openServers(try, c.Gateway.Limits.AnyRecipients())
 	return ps.orNil()

@@ -58,7 +58,7 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 		return problem
 	}
 	s := g.singles.Get().(*sending)
-	s.caller, s.key, s.now = c, key, clock()
+	s.caller, s.key, s.many, s.now = c, key, true, clock()
 	e := s.add(0)
 	if problem := g.readFanout(ctx, r, &s.check, t, &e.message); problem != nil {
 		s.reuse(&g.singles)
@@ -158,8 +158,8 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *sub
 	id = fanout.MessageOf(id, k.caller.Sender, m.app, t.Name)
 	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
 		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: t.Priority, Traceparent: traceparent(r.Header),
-		To:   fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)},
-		Rest: restOf(m.record.Value, id.String())}
+		To:     fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)},
+		Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks)}
 	if p := k.read.Priority; p != 0 && p < j.Priority {
 		j.Priority = p
 	}
@@ -188,24 +188,32 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *sub
 }
 
 // restOf is the part of a message that is the same for all receivers; they are counted by its
-// id unless it says otherwise.
-func restOf(value []byte, id string) []byte {
-	out := make([]byte, 0, len(value)+64)
+// id unless it says otherwise. Where they get click tokens, its data comes first.
+func restOf(value []byte, id string, clicks bool) []byte {
+	var first []byte
+	rest := make([]byte, 0, len(value)+64)
 	campaign := false
 	members(value, func(name, whole, _ []byte) {
 		switch string(name) {
 		case memberID, memberUser, memberPriority, memberExpires:
 			return
+		case memberData:
+			if clicks {
+				return
+			}
 		case memberCampaign:
 			campaign = true
 		}
-		out = append(append(out, whole...), ',')
+		rest = append(append(rest, whole...), ',')
 	})
-	if !campaign {
-		out = append(appendQuoted(append(out, `"campaign":`...), id), ',')
+	if clicks {
+		first = append(append(append(first, fanout.DataBegins...), dataOf(value)...), ',')
 	}
-	out[len(out)-1] = '}'
-	return out
+	if !campaign {
+		rest = append(appendQuoted(append(rest, `"campaign":`...), id), ',')
+	}
+	rest[len(rest)-1] = '}'
+	return append(first, rest...)
 }
 
 // FanoutReport is how far a message for many receivers is.

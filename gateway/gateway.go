@@ -33,6 +33,9 @@
 //	usertoken.go POST /v1/users/{user}/tokens, and what a user may do by one
 //	unsubscribe.go
 //	             POST /u/{token}, one click in a mail (RFC 8058), and links for it
+//	clicktoken.go
+//	             tokens in what is pushed, by which apps report clicks
+//	clicks.go    POST /v1/events, and GET /v1/users/{user}/clicks
 //	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
 //	fleet.go     who may see the dashboard of the whole fleet, and act there
@@ -147,8 +150,8 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Quotas, Recipients
-// and Chance are required.
+// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Clicks,
+// Quotas, Recipients and Chance are required.
 type Options struct {
 	Producer   Producer
 	Offsets    Offsets
@@ -163,6 +166,7 @@ type Options struct {
 	Topics     Topics            // nil = there are none
 	Fanouts    *Fanouts          // nil = nothing is sent to topics
 	Inbox      *Inbox            // nil = there are no inboxes
+	Clicks     *Clicks           // nil = messages get no click tokens, and nothing is reported
 	Lanes      []Lane            // of one service type in the order of preference; a lane may be there more than once
 	Apps       []string          // that the workers are configured for
 	Limits     Limits
@@ -188,6 +192,7 @@ type Gateway struct {
 	chance   func() float64
 	joining  chan struct{} // and for each batch of subscriptions: as many again
 	stamps   stamps        // of changes of subscriptions
+	intake   *intake
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
 	bodies   budget
@@ -224,6 +229,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status),
 		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
+		intake:    newIntake(o.Limits.Requests, o.Clicks),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
 	g.singles.New = func() any { return newSending() }
@@ -298,6 +304,8 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
 		"POST /u/{token}":                          open(g.unsubscribe),
+		"POST /v1/events":                          open(g.report),
+		"GET /v1/users/{user}/clicks":              open(g.clickCounts),
 
 		"GET /v1/topics":            g.ofTopics(nil, g.listTopics),
 		"POST /v1/topics":           g.ofTopics([]Right{Send}, g.createTopic),

@@ -77,15 +77,21 @@ func (g *Gateway) ofInbox(h userHandler) http.Handler {
 	})
 }
 
-// inboxKey is the inbox that a visitor asks about: of the token's app, or of one of the key's.
+// inboxKey is the inbox that a visitor asks about.
 func (g *Gateway) inboxKey(v *visitor, app string) (inbox.Key, *Problem) {
-	if app == "" && v.pass != nil {
-		app = v.pass.app
-	}
-	if problem := g.ownApp(v, app); problem != nil {
+	app, problem := g.appOf(v, app)
+	if problem != nil {
 		return inbox.Key{}, problem
 	}
 	return inbox.Key{User: v.user, App: app}, nil
+}
+
+// appOf is the app that a visitor asks about: the token's, or one of the key's.
+func (g *Gateway) appOf(v *visitor, app string) (string, *Problem) {
+	if app == "" && v.pass != nil {
+		app = v.pass.app
+	}
+	return app, g.ownApp(v, app)
 }
 
 func (g *Gateway) inboxQuestion(r *http.Request, v *visitor) (*inboxQuestion, *Problem) {

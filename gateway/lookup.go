@@ -76,7 +76,7 @@ func (g *Gateway) lookUp(ctx context.Context, c *Caller, receipts []string) ([]f
 		}
 	}
 	many.Wait()
-	return results, nil
+	return results, g.addReported(ctx, all, results)
 }
 
 // open decides what a receipt is, and whether the caller may see it. Who may not is told

@@ -46,12 +46,14 @@ type message struct {
 	lane   *lane
 	record Record
 	fanout uuid.UUID // by which fan-outs know it; zero = it is for one receiver
+	clicks bool      // its notifications have click tokens
 }
 
 // choice is what a body says to the gateway, and not to the workers. It may share the
 // body's memory.
 type choice struct {
 	service, mode, sender []byte
+	clicks                bool
 }
 
 // check is how the messages of one request are checked.
@@ -59,6 +61,7 @@ type check struct {
 	caller  *Caller
 	key     string // of the request's Idempotency-Key; empty = none
 	haveIDs bool   // each message must have an id of its own
+	many    bool   // they are for many receivers each
 	now     time.Time
 	read    push.Message // memory for the one that is checked
 }
@@ -115,8 +118,13 @@ func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
 	if problem != nil {
 		return problem.of(id)
 	}
+	if says.clicks {
+		if value, problem = g.clickable(k, value, id, to); problem != nil {
+			return problem.of(id)
+		}
+	}
 	all := append(value, to.key()...)
-	*out = message{id: id, app: app, owner: to, lane: l,
+	*out = message{id: id, app: app, owner: to, lane: l, clicks: says.clicks,
 		record: Record{Topic: l.Topic, Key: all[len(value):], Value: all[:len(value):len(value)], At: k.now}}
 	return nil
 }
@@ -177,7 +185,9 @@ const (
 	memberService = "service_type"
 	memberMode    = "mode"
 	memberSender  = "sender_id"
+	memberClicks  = "clicks"
 	memberID      = "id"
+	memberData    = "data"
 )
 
 // read reads what a body says to the gateway. The decoder has found the body readable.
@@ -191,6 +201,11 @@ func read(body []byte) (says choice, problem *Problem) {
 			to = &says.mode
 		case memberSender:
 			to = &says.sender
+		case memberClicks:
+			if says.clicks = value[0] == 't'; value[0] != 't' && value[0] != 'f' && value[0] != 'n' && problem == nil {
+				problem = refused(&push.Defect{Reason: push.WrongType, Field: memberClicks})
+			}
+			return
 		default:
 			return
 		}
@@ -215,7 +230,7 @@ func compose(body []byte, id, sender string, more int) []byte {
 	out = appendQuoted(out, sender)
 	members(body, func(name, whole, _ []byte) {
 		switch string(name) {
-		case memberID, memberSender, memberService, memberMode:
+		case memberID, memberSender, memberService, memberMode, memberClicks:
 			return
 		}
 		out = append(append(out, ','), whole...)

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/clicks"
 )
 
 // Metrics are what a gateway counts. It is safe for concurrent use.
@@ -19,6 +21,7 @@ type Metrics struct {
 	receipts  *prometheus.CounterVec
 	changes   *prometheus.CounterVec
 	joins     *prometheus.CounterVec
+	events    *prometheus.CounterVec
 	reloads   *prometheus.CounterVec
 	keys      prometheus.Gauge
 	conns     prometheus.Gauge
@@ -39,6 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		receipts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_receipts_total", Help: "Receipts answered, by status."}, []string{"status"}),
 		changes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_user_changes_total", Help: "Changes of users that could be appended to push.users: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"part", "result"}),
 		joins:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_subscription_changes_total", Help: "Changes of subscriptions: accepted (Cassandra has them), refused, unconfirmed."}, []string{"result"}),
+		events:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_reported_events_total", Help: "What apps reported of notifications, repeats included: accepted, or the problem's code."}, []string{"event", "result"}),
 		reloads:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_keys_reloads_total", Help: "The file of keys was read again: in_force, or refused, so that the former keys stay."}, []string{"result"}),
 		keys:      prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_keys", Help: "Keys in force."}),
 		conns:     prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_connections", Help: "Open connections of callers."}),
@@ -51,7 +55,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.reloads, m.keys, m.conns, m.underWay, m.waiting, m.panics, m.traceless)
+		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.events, m.reloads, m.keys, m.conns, m.underWay, m.waiting, m.panics, m.traceless)
 	}
 	return m
 }
@@ -97,7 +101,19 @@ func (m *Metrics) changed(part, result string) {
 	m.changes.WithLabelValues(part, result).Inc()
 }
 func (m *Metrics) subscribed(result string) { m.joins.WithLabelValues(result).Inc() }
-func (m *Metrics) receipt(status string)    { m.receipts.WithLabelValues(status).Inc() }
+
+// reported counts what an app has told; no event = none could be read.
+func (m *Metrics) reported(e clicks.Event, problem *Problem) {
+	event, result := "none", resultAccepted
+	if e != 0 {
+		event = e.String()
+	}
+	if problem != nil {
+		result = problem.Code
+	}
+	m.events.WithLabelValues(event, result).Inc()
+}
+func (m *Metrics) receipt(status string) { m.receipts.WithLabelValues(status).Inc() }
 
 // Keys counts the keys in force after the file was read: err = why it was refused.
 func (m *Metrics) Keys(inForce int, err error) {

@@ -40,6 +40,8 @@ type Report struct {
 	AcceptedAt  time.Time `json:"accepted_at,omitzero"`
 	UpdatedAt   time.Time `json:"updated_at,omitzero"` // of the newest state
 	Devices     []Device  `json:"devices"`
+	// Events are what apps have reported: beside the status, and never in place of it.
+	Events []reported `json:"events,omitempty"`
 	// Of a message for many receivers:
 	Topic  string        `json:"topic,omitempty"`
 	Fanout *FanoutReport `json:"fanout,omitempty"`

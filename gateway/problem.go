@@ -72,6 +72,7 @@ const (
 	codeInvalidField   = "invalid_field"
 	codeNoDevice       = "no_such_device"
 	codeNoLink         = "no_such_link"
+	codeNoToken        = "no_such_token"
 	codeNotConfigured  = "not_configured"
 	codeRegistryAway   = "registry_away"
 	codeNoTopic        = "no_such_topic"
@@ -122,6 +123,7 @@ var kinds = map[string]struct {
 	codeInvalidField:  {http.StatusUnprocessableEntity, "Not accepted"},
 	codeNoDevice:      {http.StatusNotFound, "No such device"},
 	codeNoLink:        {http.StatusNotFound, "No such link"},
+	codeNoToken:       {http.StatusNotFound, "No such token"},
 	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
 	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
 	codeNoTopic:       {http.StatusNotFound, "No such topic"},

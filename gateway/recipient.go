@@ -3,7 +3,9 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -34,7 +36,7 @@ type Why struct {
 
 // Step is one thing that decides about a user.
 type Step struct {
-	Step    string    `json:"step"` // message, subscription, chunk, receiver, state
+	Step    string    `json:"step"` // message, subscription, chunk, receiver, state, reported
 	State   string    `json:"state"`
 	Reason  string    `json:"reason,omitempty"`
 	Device  string    `json:"device,omitempty"`
@@ -48,7 +50,8 @@ const (
 	stepSubscription = "subscription"
 	stepChunk        = "chunk"
 	stepReceiver     = "receiver"
-	stepState        = "state" // a row of the status store
+	stepState        = "state"    // a row of the status store
+	stepReported     = "reported" // what the app has told of it
 )
 
 // recipient answers GET /v1/messages/{id}/recipients/{user}. {id} is a receipt; or, of a
@@ -140,7 +143,10 @@ func (g *Gateway) whySingle(ctx context.Context, c *Caller, text, user string) (
 	y.step(stepReceiver, "user", time.Time{}, "it is for this user")
 	y.Notification = a.id
 	g.tell(y, f.report, a.rows)
-	return y, nil
+	if a.claim != nil {
+		return y, g.tellReported(ctx, y, a.claim.app)
+	}
+	return y, g.tellReported(ctx, y, slices.Sorted(maps.Keys(c.apps))...)
 }
 
 // notSent ends the answer about a user who has no notification and gets none.
@@ -234,7 +240,7 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 	if a.rows, _ = push.OwnRows(a.rows, push.UserHash(user)); len(a.rows) > 0 {
 		y.Notification = a.id
 		g.tell(y, g.judge(a, now).report, a.rows)
-		return y, nil
+		return y, g.tellReported(ctx, y, j.App)
 	}
 	g.whyNothing(y, p, member, ended, a.id, now)
 	return y, nil

@@ -111,15 +111,27 @@ func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
 		return problem
 	}
 	l, ok := g.o.Signer.openLink(r.PathValue("token"))
-	switch {
-	case !ok:
+	if !ok {
 		return newProblem(codeNoLink, "no such link, or its secret is gone")
-	case g.o.Users == nil || g.o.Users.registry == nil:
+	}
+	if problem := g.optOut(r.Context(), l.user, l.name); problem != nil {
+		return problem
+	}
+	answer(w, http.StatusOK, "application/json", struct {
+		Unsubscribed string `json:"unsubscribed"`
+	}{l.name})
+	return nil
+}
+
+// optOut opts a user out of a message type, and leaves all else. Done again, it changes
+// nothing.
+func (g *Gateway) optOut(ctx context.Context, user, name string) *Problem {
+	if g.o.Users == nil || g.o.Users.registry == nil {
 		return newProblem(codeNotConfigured, "this gateway cannot read users, and so takes no wishes from them")
 	}
 	// Two clicks of a user come after each other, or one would undo the other.
-	turn := g.turns[maphash.String(g.seed, l.user)%uint64(len(g.turns))]
-	waiting, cancel := context.WithTimeout(r.Context(), g.o.Times.Confirm)
+	turn := g.turns[maphash.String(g.seed, user)%uint64(len(g.turns))]
+	waiting, cancel := context.WithTimeout(ctx, g.o.Times.Confirm)
 	defer cancel()
 	if enter(waiting, turn) != nil {
 		return newProblem(codeUnconfirmed, "its turn did not come in time").after(2)
@@ -130,28 +142,20 @@ func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
 			leave(turn)
 		}
 	}()
-	p, problem := g.latest(r.Context(), l.user)
-	if problem != nil {
+	p, problem := g.latest(ctx, user)
+	if problem != nil || slices.Contains(p.Types, name) {
 		return problem
 	}
-	if !slices.Contains(p.Types, l.name) {
-		wanted, err := without(p, l.name)
-		if err != nil {
-			return invalid(err)
-		}
-		problem := g.change(r.Context(), "unsubscribed", func(ctx context.Context, c *users.Client) error {
-			defer leave(turn)
-			return c.SetPreferences(ctx, l.user, wanted)
-		})
-		ours = problem != nil && problem.Code == codeBufferFull // it was not begun
-		if problem != nil {
-			return problem
-		}
+	wanted, err := without(p, name)
+	if err != nil {
+		return invalid(err)
 	}
-	answer(w, http.StatusOK, "application/json", struct {
-		Unsubscribed string `json:"unsubscribed"`
-	}{l.name})
-	return nil
+	problem = g.change(ctx, "unsubscribed", func(ctx context.Context, c *users.Client) error {
+		defer leave(turn)
+		return c.SetPreferences(ctx, user, wanted)
+	})
+	ours = problem != nil && problem.Code == codeBufferFull // it was not begun
+	return problem
 }
 
 // latest are a user's preferences with every change that was confirmed before.

@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pushfleet/pushfleet/clicks"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
@@ -45,6 +46,7 @@ type world struct {
 	people  *people
 	topics  *board
 	inbox   *inbox.Memory
+	clicks  *clicks.Memory
 
 	mu        sync.Mutex
 	produced  []Record                                // guarded by mu; acknowledged
@@ -89,8 +91,8 @@ func newWorld(t *testing.T, change ...func(*Options)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.people, w.topics, w.inbox = newPeople(), newBoard(), inbox.NewMemory(nil)
-	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Topics: w.topics, Fanouts: newReports().fanouts(), Inbox: w.inboxes(nil), Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
+	w.people, w.topics, w.inbox, w.clicks = newPeople(), newBoard(), inbox.NewMemory(nil), clicks.NewMemory()
+	o := Options{Producer: w, Offsets: w, Rows: w, Users: NewUsers(w.people, w.people), Topics: w.topics, Fanouts: newReports().fanouts(), Inbox: w.inboxes(nil), Clicks: w.reports(), Callers: callers, Signer: signer, Apps: []string{"shop", "bank"},
 		Lanes: []Lane{
 			{"critical", "push.critical", "otp", AtLeastOnce}, {"transactional", "push.transactional", "transactional", EffectivelyOnce},
 			{"once", "push.once", "transactional", AtMostOnce},

@@ -2,9 +2,11 @@ package wiring
 
 import (
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"slices"
 
+	"github.com/pushfleet/pushfleet/clicks"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/quota"
@@ -38,6 +40,24 @@ func Gateway(c *configs.Config) gateway.Options {
 		Times:  gateway.Times{Confirm: g.Confirm, Status: g.Status, Kept: c.Cassandra.TTL, Delay: slices.Max(append(slices.Clone(c.Retries.Tiers), c.Retries.Deferral))}}
 	o.Apps = AppNames(c)
 	return o
+}
+
+// ClicksOptions are those of what apps report, in these tables.
+func ClicksOptions(c *configs.Config, tables clicks.Tables) clicks.Options {
+	return clicks.Options{Tables: tables, Kept: c.Gateway.Clicks.Kept, Concurrency: c.Cassandra.Concurrency}
+}
+
+// Signer signs what a gateway gives to callers and apps, by the secret that all share.
+func Signer(c *configs.Config) (*gateway.Signer, error) {
+	secret, err := c.Gateway.ReceiptsSecret()
+	if err != nil {
+		return nil, err
+	}
+	s, err := gateway.NewSigner(secret.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", c.Gateway.ReceiptsFile, err)
+	}
+	return s, nil
 }
 
 // Quotas are what senders may send through all gateways of the consumer groups' fleet. The gateway

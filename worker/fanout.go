@@ -57,6 +57,10 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 	if err != nil {
 		return err
 	}
+	tokens, err := clickTokens(c)
+	if err != nil {
+		return err
+	}
 	h.tellInsecure(c, log)
 	stopAdmin, err := startAdmin("gateway.fanout.admin_listen", c.Gateway.Fanout.AdminListen, c.Admin.PProf, log, o.Metrics, h)
 	if err != nil {
@@ -91,7 +95,7 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 		return err
 	}
 	defer stores.Close()
-	f := &openFanout{config: c, log: log, kafka: options, health: h, stores: stores, lag: laneLag{admin, c},
+	f := &openFanout{config: c, log: log, kafka: options, health: h, stores: stores, lag: laneLag{admin, c}, tokens: tokens,
 		metrics: fanout.NewMetrics(o.Metrics), consumed: kafka.NewMetrics(o.Metrics)}
 	redis, err := o.openRecipients()
 	if err != nil {
@@ -111,6 +115,18 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 		})
 	}
 	return f.run(ctx)
+}
+
+// clickTokens are what signs tokens of clicks; nil = messages have none.
+func clickTokens(c *configs.Config) (fanout.Tokens, error) {
+	if !c.Gateway.Clicks.Enabled {
+		return nil, nil
+	}
+	s, err := wiring.Signer(c)
+	if err != nil {
+		return nil, &ConfigError{"gateway.receipts_file", err}
+	}
+	return s, nil
 }
 
 // openRecipients makes the client of Redis that limits of receivers need; nil = nobody has
@@ -178,7 +194,8 @@ type openFanout struct {
 	health   *health
 	stores   FanoutStores
 	lag      fanout.Lag
-	quota    fanout.Quota // nil = no sender has a limit of receivers
+	quota    fanout.Quota  // nil = no sender has a limit of receivers
+	tokens   fanout.Tokens // nil = it signs none
 	metrics  *fanout.Metrics
 	consumed *kafka.Metrics
 }
@@ -196,7 +213,7 @@ func (f *openFanout) stages(p fanout.Producer) []stage {
 	all := []stage{{fanout.JobsTopic, x.Do}}
 	h := &fanout.Holder{Producer: p, Notes: f.stores.Notes, Metrics: f.metrics, Log: f.log}
 	for _, l := range f.config.Lanes {
-		e := fanout.NewEmitter(l.Name, fanout.Options{Audience: f.stores.Audience, Producer: p, Notes: f.stores.Notes, Lag: f.lag, Quota: f.quota, Limits: limits, Metrics: f.metrics, Log: f.log})
+		e := fanout.NewEmitter(l.Name, fanout.Options{Audience: f.stores.Audience, Producer: p, Notes: f.stores.Notes, Lag: f.lag, Quota: f.quota, Tokens: f.tokens, Limits: limits, Metrics: f.metrics, Log: f.log})
 		all = append(all, stage{fanout.ChunksTopic(l.Name), e.Do}, stage{fanout.HoldTopic(l.Name), h.Do})
 	}
 	return all

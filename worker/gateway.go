@@ -52,7 +52,9 @@ type GatewayOptions struct {
 	Inboxes InboxStore
 	// InboxLimits say what of an inbox may be shown; nil = all. They stay the caller's.
 	InboxLimits gateway.InboxLimits
-	// OpenTables connects to the tables of topics, and of inboxes; nil = in Cassandra.
+	// Clicks, if set, is used in place of the table in Cassandra where the configuration has clicks.
+	Clicks ClickStore
+	// OpenTables connects to the tables of topics, of inboxes and of clicks; nil = in Cassandra.
 	OpenTables func(ctx context.Context, o status.Options) (Tables, error)
 	// WrapProducer, if set, may replace what writes to Kafka.
 	WrapProducer func(gateway.Producer) gateway.Producer
@@ -145,6 +147,8 @@ type openGateway struct {
 	inbox       *gateway.Inbox
 	inboxStore  InboxStore
 	inboxTables *lateTables
+	clicks      *lateTables // of what apps report; nil = nothing is taken, or it is in Clicks
+	reports     ClickStore  // nil = nothing is taken
 	status      status.Options
 	gateway     *gateway.Gateway
 	certificate *wiring.Certificate // nil = without TLS
@@ -162,13 +166,9 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	if g.status, err = wiring.Cassandra(c, o.Metrics, o.Log); err != nil {
 		return nil, err
 	}
-	secret, err := c.Gateway.ReceiptsSecret()
+	signer, err := wiring.Signer(c)
 	if err != nil {
 		return nil, &ConfigError{"gateway.receipts_file", err}
-	}
-	signer, err := gateway.NewSigner(secret.Reveal())
-	if err != nil {
-		return nil, &ConfigError{"gateway.receipts_file", fmt.Errorf("%s %w", c.Gateway.ReceiptsFile, err)}
 	}
 	if g.callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
 		return nil, &ConfigError{"gateway.keys_file", err}
@@ -243,6 +243,7 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	}
 	g.openInbox()
 	parts.Inbox = g.inbox
+	parts.Clicks = g.clicksOf()
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -257,7 +258,7 @@ func (g *openGateway) close() {
 	g.admin.Close()
 	g.rows.close()
 	g.closeQuotas()
-	for _, tables := range []*lateTables{g.tables, g.inboxTables} {
+	for _, tables := range []*lateTables{g.tables, g.inboxTables, g.clicks} {
 		if tables != nil {
 			tables.close()
 		}
@@ -301,6 +302,7 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 	})
 	g.watchTables(ctx, watches)
 	g.watchInbox(ctx, watches)
+	g.watchClicks(ctx, watches)
 	watches.Go(func() {
 		g.callers.Watch(ctx, c.Gateway.ReloadKeys, func(err error) {
 			g.metrics.Keys(g.callers.Len(), err)

@@ -73,12 +73,8 @@ func checkKeys(c *configs.Config) (callers *gateway.Callers, signer *gateway.Sig
 	if callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
 		return nil, nil, fmt.Errorf("gateway.keys_file: %w", err)
 	}
-	secret, err := c.Gateway.ReceiptsSecret()
-	if err == nil {
-		signer, err = gateway.NewSigner(secret.Reveal())
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("gateway.receipts_file: %s %w", c.Gateway.ReceiptsFile, err)
+	if signer, err = wiring.Signer(c); err != nil {
+		return nil, nil, fmt.Errorf("gateway.receipts_file: %w", err)
 	}
 	return callers, signer, nil
 }
@@ -100,6 +96,9 @@ func report(cmd *cobra.Command, c *configs.Config, callers *gateway.Callers, sig
 		fmt.Fprintf(&b, "ids of Idempotency-Keys: by a secret from %s on\n", from.UTC().Format(time.RFC3339))
 	} else {
 		fmt.Fprintf(&b, "note: gateway.receipts_file: no line ids: whoever knows sender, app, receiver and Idempotency-Key of a message can take its id\n")
+	}
+	if c.Gateway.Clicks.Enabled && !c.Gateway.Registry {
+		fmt.Fprintf(&b, "note: gateway.clicks: apps cannot report UNSUBSCRIBED without gateway.registry\n")
 	}
 	for _, n := range c.Insecure() {
 		fmt.Fprintf(&b, "note: %s\n", n)

@@ -66,7 +66,7 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 }
 
 // alone runs a gateway without a Kafka until the test ends, and says where it is. The key
-// has the right users, too.
+// has the rights read and users, too.
 func alone(t *testing.T, o worker.GatewayOptions) (url string) {
 	t.Helper()
 	c := o.Config
@@ -74,7 +74,7 @@ func alone(t *testing.T, o worker.GatewayOptions) (url string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(c.Gateway.KeysFile, []byte(strings.Replace(string(keys), `["send"]`, `["send", "users"]`, 1)), 0o600); err != nil {
+	if err := os.WriteFile(c.Gateway.KeysFile, []byte(strings.Replace(string(keys), `["send"]`, `["send", "read", "users"]`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.Gateway.Listen, c.Gateway.AdminListen = "127.0.0.1:0", ""
