@@ -39,8 +39,9 @@ type app struct {
 	format     terminal.Format
 
 	loaded  *configs.Config
-	store   reach.Rows  // nil = those of Cassandra; tests have some in memory
-	inbox   erasedInbox // nil = that of Cassandra; tests have one in memory
+	store   reach.Rows   // nil = those of Cassandra; tests have some in memory
+	inbox   erasedInbox  // nil = that of Cassandra; tests have one in memory
+	clicks  erasedClicks // likewise
 	servers *reach.Servers
 	closes  []func()
 }

@@ -35,8 +35,8 @@ func newEraseCommand(a *app) *cobra.Command {
 		Short: "Erase a user everywhere, and say what remains until when; a dry run without --yes",
 		Long: `Erase what the fleet keeps of a user: devices, preferences, profile and personal limits, and in Redis the record made
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
-count, if limits.devices says so, subscriptions, if gateway.topics does, and the inboxes of all configured apps, if a
-lane's inbox or gateway.inbox does. The answer counts what was found and what is left, and lists what only time removes,
+count, if limits.devices says so, subscriptions, if gateway.topics does, the inboxes of all configured apps, if a
+lane's inbox or gateway.inbox does, and what apps reported, if gateway.clicks does. The answer counts what was found and what is left, and lists what only time removes,
 such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
@@ -72,6 +72,7 @@ type eraseCounts struct {
 	DeviceRows  int `json:"device_limit_rows"` // in Cassandra
 	Subscribed  int `json:"subscriptions"`     // in Cassandra, of topics that the user has left too
 	Inbox       int `json:"inbox_entries"`     // in Cassandra, of all apps
+	Clicks      int `json:"reports"`           // in Cassandra: clicks and who unsubscribed
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -104,6 +105,7 @@ type erasing struct {
 	devices *limits.DeviceLog    // nil = rules of devices count in Redis
 	topics  *subscriptions.Store // nil = there are none
 	inboxes *erasedInboxes       // nil = none are kept
+	clicks  erasedClicks         // nil = none are kept
 	show    *progress
 	answer  eraseAnswer
 }
@@ -131,6 +133,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 		return err
 	}
 	if e.inboxes, err = a.inboxes(ctx, c, user); err != nil {
+		return err
+	}
+	if e.clicks, err = a.clicksStore(ctx, c); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -222,6 +227,9 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err == nil && e.inboxes != nil {
 		left.Inbox, err = e.inboxes.count(ctx)
 	}
+	if err == nil && e.clicks != nil {
+		left.Clicks, err = e.clicks.Count(ctx, e.user)
+	}
 	e.answer.Left = left
 	return r, err
 }
@@ -272,6 +280,9 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	if err == nil && e.inboxes != nil {
 		err = e.inboxes.forget(ctx)
 	}
+	if err == nil && e.clicks != nil {
+		err = e.clicks.Forget(ctx, e.user)
+	}
 	if err != nil {
 		return err
 	}
@@ -316,6 +327,9 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 			remaining{"inbox, inbox_read", "what was kept for an app that the configuration no longer names", c.Inbox.TTL.String() + " after each message (inbox.ttl); how far it is read, until the command is repeated with the app in apps"},
 			remaining{"inbox_news", "a hash of user and app, of what came last", "10 minutes"})
 	}
+	if c.Gateway.Clicks.Enabled {
+		list = append(list, remaining{"click tokens", "in notifications on devices: what is reported by them later is kept again", c.Gateway.Clicks.Valid.String() + " after each was sent (gateway.clicks.valid); repeat the command then"})
+	}
 	return list
 }
 
@@ -347,6 +361,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Cassandra", "rows of limits of devices", v.Found.DeviceRows, v.Left.DeviceRows},
 		{"Cassandra", "subscriptions", v.Found.Subscribed, v.Left.Subscribed},
 		{"Cassandra", "inbox entries", v.Found.Inbox, v.Left.Inbox},
+		{"Cassandra", "reports of apps", v.Found.Clicks, v.Left.Clicks},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {
