@@ -130,6 +130,24 @@ func TestCheckGateway(t *testing.T) {
 	}
 }
 
+// A process of fan-outs reads the secret of receipts only where it signs click tokens.
+func TestCheckFanoutWithClickTokens(t *testing.T) {
+	t.Parallel()
+	c := Default()
+	c.Gateway.Topics, c.Gateway.Fanout.Enabled = true, true
+	if err := c.CheckFanout(); err != nil {
+		t.Errorf("without tokens: %v", err)
+	}
+	c.Gateway.Clicks.Enabled = true
+	for _, path := range []string{"", filepath.Join(t.TempDir(), "none")} {
+		c.Gateway.ReceiptsFile = path
+		var ps Problems
+		if !errors.As(c.CheckFanout(), &ps) || len(ps) != 1 || ps[0].Path != "gateway.receipts_file" {
+			t.Errorf("with %q: %v", path, ps)
+		}
+	}
+}
+
 // Fan-outs have topics and groups of their own.
 func TestLanesBesideFanouts(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,9 @@ func sendToTopic(t *testing.T, c *configs.Config, topic subscriptions.Topic, now
 		Accepted: now, Expires: now.Add(time.Hour), Campaign: message.String(), Priority: push.High, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		To:   fanout.To{Kind: fanout.OfTopic, Name: topic.Name, Layout: topic.Layout.Number, Buckets: topic.Layout.Buckets, Parts: 64},
 		Rest: []byte(`"sender_id":"shop","app":"shop","title":"Snow"}`)}
+	if job.Clicks = c.Gateway.Clicks.Enabled; job.Clicks {
+		job.Rest = append([]byte(fanout.DataBegins+`},`), job.Rest...)
+	}
 	value, err := fanout.EncodeJob(job)
 	if err != nil {
 		t.Fatal(err)
@@ -91,9 +94,29 @@ func sendToTopic(t *testing.T, c *configs.Config, topic subscriptions.Topic, now
 
 // The whole way on a broker: a job becomes a record of the lane for every subscriber who
 // is pushed, and what it came to is noted.
-func TestFanout(t *testing.T) {
+func TestFanout(t *testing.T) { fanoutRuns(t, configs.Default()) }
+
+// The same with click tokens: each record has that of its own receiver.
+func TestFanoutWithClickTokens(t *testing.T) {
 	c := configs.Default()
+	gatewayFiles(t, c)
+	c.Gateway.Clicks.Enabled = true
+	fanoutRuns(t, c)
+}
+
+func fanoutRuns(t *testing.T, c *configs.Config) {
+	t.Helper()
 	fanoutKafka(t, c)
+	data := func(*push.Message) string { return "" }
+	if c.Gateway.Clicks.Enabled {
+		signer, err := wiring.Signer(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data = func(m *push.Message) string {
+			return `{"pf_click":"` + string(signer.AppendClickToken(nil, m.ID, m.UserID, "shop", "default", "shop", time.Time{})) + `"}`
+		}
+	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	subscribed, topic := subscribers(t, subscriptions.Medium, 200, now)
 	notes := fanout.NewMemory()
@@ -124,6 +147,9 @@ func TestFanout(t *testing.T) {
 			}
 			if r.Partition != kafka.PartitionOf([]byte(m.UserID), 3) || r.Headers["traceparent"] != job.Traceparent || !r.Timestamp.Equal(now) {
 				t.Errorf("%+v", r)
+			}
+			if string(m.Data) != data(&m) {
+				t.Errorf("%s got %s", m.UserID, m.Data)
 			}
 			got[m.UserID] = m.ID
 		}
