@@ -86,6 +86,25 @@ func TestThePartitionIsTheIds(t *testing.T) {
 	}
 }
 
+// An erasure reaches every partition that can have rows, with a time that no row is behind.
+func TestForgetReachesAll(t *testing.T) {
+	f := &fakeTables{}
+	if err := storeAtNoon(f, LeastKept).Forget(t.Context(), "u42"); err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(f.said, "\n")
+	newest := &Report{Sent: noon.Add(time.Minute), At: noon}
+	for _, p := range []int{timeless, periodOf(noonID), periodAt(noon.Add(-MostKept)), periodAt(noon.Add(-200 * 24 * time.Hour))} {
+		if !strings.Contains(all, fmt.Sprintf(" u42 %d]", p)) {
+			t.Errorf("not period %d: %s", p, all)
+		}
+	}
+	var stamp int64
+	if _, err := fmt.Sscanf(f.said[0][len(deletePeriod):], "[%d u42", &stamp); err != nil || stamp <= newest.stamp() {
+		t.Errorf("at %d, and rows have up to %d, %v", stamp, newest.stamp(), err)
+	}
+}
+
 // Timestamps fall while the time of the report rises, and stay near that of the
 // notification: an erasure now reaches all rows.
 func TestTheFirstReportHasTheGreatestTimestamp(t *testing.T) {

@@ -383,6 +383,11 @@ func TestReceiptsSayWhatWasReported(t *testing.T) {
 	if a := w.ask(other, keyOrders); a.status != 200 {
 		t.Errorf("one that nobody has: %d %s", a.status, a.text)
 	}
+	phone := w.post(`{"app":"shop","service_type":"transactional","device":{"platform":"fcm","token":"abc"},"title":"Snow"}`)
+	w.rows[phone.string("id")] = []push.Row{{ID: phone.string("id"), State: push.StateDelivered, At: time.Now(), UserHash: push.UserHash(push.DeviceHash(push.FCM, "abc"))}}
+	if a := w.ask(phone.string("receipt"), keyOrders); a.status != 200 || a.string("status") != "DELIVERED" {
+		t.Errorf("one to a device alone, of which nothing can be reported: %d %s", a.status, a.text)
+	}
 }
 
 // Of a message to a topic each subscriber's own notification says it.
