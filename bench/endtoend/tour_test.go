@@ -68,7 +68,7 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	c.Lanes[0].Inbox = true
 	g := &c.Gateway
 	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled = true, true, true, true
+	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled = true, true, true, true, true
 	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
 	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
 	hash := sha256.Sum256([]byte(key))

@@ -14,13 +14,13 @@ from pushgateway import AuthenticatedClient, Client
 from pushgateway.api.contract import contract
 from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
-from pushgateway.api.receipts import query, receipt, why_recipient
+from pushgateway.api.receipts import query, receipt, report, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
                                     send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
-from pushgateway.api.users import (device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
+from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
-from pushgateway.models import (CreateTopicBody, LinkRequest, MarkInboxBody, Message, Problem, Query, QuietHours, Registration,
-                                RegistrationPlatform, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
+from pushgateway.models import (CreateTopicBody, Event, LinkRequest, MarkInboxBody, Message, Problem, Query, QuietHours, Registration,
+                                RegistrationPlatform, Reported, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
 from pushgateway.types import File
 
 APP, SERVICE, TYPE = "shop", "transactional", "tour"
@@ -134,7 +134,7 @@ def messages():
     until("both are final", lambda: all(r.final for r in ask(query, body=Query(receipts=receipts), expect=200).results))
     want("their ends", [r.status for r in ask(query, body=Query(receipts=receipts), expect=200).results], [Status.DELIVERED, Status.FAILED])
 
-    kept = ask(send, body=message(WITHOUT, data={"order": "17"}), expect=202)
+    kept = ask(send, body=message(WITHOUT, data={"order": "17"}, clicks=True), expect=202)
     want("without a device", final(kept.receipt).state.value, "INBOX")
 
 
@@ -173,6 +173,13 @@ def fanouts():
     want("unread", ask(unread, PULLING, app=APP, expect=200).unread, 0)
     own = ask(inbox, WITHOUT, app=APP, expect=200).items
     want("the inbox without a device", sorted(i.content.title for i in own), ["On its way", "Snow until Sunday"])
+    token = next(i.content.data["pf_click"] for i in own if i.content.title == "On its way")
+    nobody = Client(base_url=gateway)
+    for _ in range(2):
+        want("the report", ask(report, client=nobody, body=Reported(token=token, event=Event.CLICKED), expect=200).event, Event.CLICKED)
+    ask(report, client=nobody, body=Reported(token=token[:-8] + "AAAAAAAA", event=Event.CLICKED), expect=404)
+    clicked = ask(clicks, WITHOUT, app=APP, expect=200)
+    want("clicks", (clicked.user_id, [(c.type_, c.clicked) for c in clicked.counts]), (WITHOUT, [(TYPE, 1)]))
     ask(close_topic, "tour-other", expect=200)
 
 
