@@ -382,6 +382,7 @@ func TestManyWokenLeavePlaces(t *testing.T) {
 					t.Errorf("one who waits: %d %s", status, text)
 				}
 			})
+			synctest.Wait() // one after the other, or there are more at once than places
 		}
 		time.Sleep(5 * time.Second)
 		slow.slow.Store(true)
