@@ -172,13 +172,16 @@ func (a *letterAct) check() string {
 	return ""
 }
 
-// isName reports whether a name can be kept of who acts.
+// isName reports whether a name can be kept of who acts. What turns the direction of text, or
+// breaks lines, would let another name be read where it is shown.
 func isName(by string) bool {
-	return by != "" && len(by) <= maxBy && !strings.ContainsFunc(by, unicode.IsControl)
+	return by != "" && len(by) <= maxBy && !strings.ContainsFunc(by, func(r rune) bool {
+		return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
+	})
 }
 
 // badName is what is said of one that cannot.
-const badName = "by: say who you are, in at most 64 bytes: it is kept"
+const badName = "by: say who you are, in at most 64 bytes without control characters: it is kept"
 
 // actOnLetters redrives or dismisses dead letters, or says what it would do. What is done
 // was typed by somebody with the admin key: the act and how many a dry run has counted. It

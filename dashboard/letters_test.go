@@ -23,6 +23,7 @@ type toldLetters struct {
 	open     int
 	first    int   // place of the first
 	fails    error // of what is done
+	before   int   // how many were done before it failed
 	redriven []dlq.RedriveOptions
 	settled  []dlq.DismissOptions
 }
@@ -44,7 +45,7 @@ func (l *toldLetters) Redrive(_ context.Context, o dlq.RedriveOptions) (dlq.Redr
 	}
 	l.redriven = append(l.redriven, o)
 	if l.fails != nil {
-		v.Redriven = 0
+		v.Redriven = l.before
 	}
 	return v, l.fails
 }
@@ -116,6 +117,7 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 		"a viewer":      {goodKey, func(map[string]any) {}, 403},
 		"no name":       {adminKey, func(a map[string]any) { delete(a, "by") }, 400},
 		"a broken name": {adminKey, func(a map[string]any) { a["by"] = "ann\nbob" }, 400},
+		"a turned name": {adminKey, func(a map[string]any) { a["by"] = "ann\u202ebob" }, 400},
 		"a long name":   {adminKey, func(a map[string]any) { a["by"] = strings.Repeat("x", 65) }, 400},
 		"no bound":      {adminKey, func(a map[string]any) { delete(a, "until") }, 400},
 		"another act":   {adminKey, func(a map[string]any) { a["act"] = "purge" }, 400},
@@ -146,7 +148,7 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 		t.Fatalf("done %d times", len(l.redriven))
 	}
 	o := l.redriven[0]
-	if o.By != "ann (dashboard)" || !o.Until.Equal(dry.Until) || !slices.Equal(o.Lanes, []string{"critical"}) || !slices.Equal(o.Reasons, []string{"retries_used_up"}) || o.Limit != maxRedrive || len(o.Apps)+len(o.IDs)+len(o.Senders)+len(o.Providers) != 0 {
+	if o.By != "ann (dashboard)" || !o.Until.Equal(dry.Until) || !slices.Equal(o.Lanes, []string{"critical"}) || !slices.Equal(o.Reasons, []string{"retries_used_up"}) || o.Limit != 1000 || o.Rate != 100 || o.MaxRedrives != 3 || len(o.Apps)+len(o.IDs)+len(o.Senders)+len(o.Providers) != 0 {
 		t.Errorf("done: %+v", o)
 	}
 	// There are as many by now, and they are others: as after another admin's redrive, or
@@ -165,9 +167,49 @@ func TestLettersAreActedOnAsConfirmed(t *testing.T) {
 	if status, answer := do(adminKey, func(map[string]any) {}); status != http.StatusOK || answer.N != 0 || !strings.Contains(answer.Error, "in the middle") {
 		t.Errorf("in the middle: %d, %+v", status, answer)
 	}
-	l.fails = errors.New("away")
+	l.fails, l.before = errors.New("away"), 2
+	if status, answer := do(adminKey, func(map[string]any) {}); status != http.StatusOK || answer.N != 2 || !strings.Contains(answer.Error, "in the middle: 2 were done") {
+		t.Errorf("away in the middle: %d, %+v", status, answer)
+	}
+	l.before = 0
 	if status, answer := do(adminKey, func(map[string]any) {}); status != http.StatusServiceUnavailable || strings.Contains(answer.Error, "away") {
 		t.Errorf("Kafka away: %d, %+v", status, answer)
+	}
+}
+
+// What is kept of who acts is read by people: nothing in it makes another name of it. Names
+// are in any script.
+func TestNamesThatAreKept(t *testing.T) {
+	for _, by := range []string{"ann", "Åsa Öberg", "دانا", "می\u200cخواهم", strings.Repeat("x", maxBy)} {
+		if !isName(by) {
+			t.Errorf("%q is none", by)
+		}
+	}
+	wrong := []string{"", strings.Repeat("x", maxBy+1)}
+	for _, r := range "\x00\n\x7f\u0085\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
+		wrong = append(wrong, "ann"+string(r), string(r)+"ann")
+	}
+	for _, by := range wrong {
+		if isName(by) {
+			t.Errorf("%q is kept", by)
+		}
+	}
+}
+
+// Of more than are redriven at once it is said that there may be others. What one act has
+// counted is not what another one is about.
+func TestLettersAreRedrivenInParts(t *testing.T) {
+	l := &toldLetters{}
+	s := newLetterSite(t, goodKey, adminKey, l)
+	for _, l.open = range []int{maxRedrive - 1, maxRedrive} {
+		if _, dry := post(t, s, goodKey, map[string]any{"act": redrive}); dry.N != l.open || dry.More != (l.open == maxRedrive) {
+			t.Errorf("of %d: %d, more: %v", l.open, dry.N, dry.More)
+		}
+	}
+	l.open = 0
+	_, one := post(t, s, goodKey, map[string]any{"act": redrive})
+	if _, other := post(t, s, goodKey, map[string]any{"act": dismiss, "until": one.Until}); other.Seen == one.Seen {
+		t.Error("one act has seen what the other one has")
 	}
 }
 
