@@ -73,6 +73,22 @@ func TestNamedKeys(t *testing.T) {
 	}
 }
 
+// Where there is no key of those who act, or none of those who look, nobody has it: also not
+// by a session that the empty key would have signed.
+func TestNobodyHasTheEmptyKey(t *testing.T) {
+	now, until := time.Now(), "99999999999"
+	for _, keys := range []pair{{goodKey, ""}, {"", adminKey}} {
+		a := &Access{keys: keys}
+		for _, name := range []string{"admin", "viewer", ""} {
+			for header, value := range map[string]string{"Cookie": cookieName + "=" + until + "." + sign(nil, until) + "." + name, "Authorization": "Bearer "} {
+				if v := a.who(&http.Request{Header: http.Header{header: {value}}}, now); v.role != nobody || v.key != "" {
+					t.Errorf("%+v by %s %s: %+v", keys, header, value, v)
+				}
+			}
+		}
+	}
+}
+
 // A key that is known and opens nothing is answered why, and what to do: by the page that
 // asks for another one, or as a problem. What it is named by is text.
 func TestARefusedKeyIsToldWhy(t *testing.T) {

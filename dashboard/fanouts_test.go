@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -152,7 +153,12 @@ func TestFanoutsAreOrdered(t *testing.T) {
 			t.Errorf("%s: %d, want %d", word, got, want)
 		}
 	}
+	var told bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&told, nil))
 	do("pause", 200)
+	if got := told.String(); !strings.Contains(got, "message="+id) || !strings.Contains(got, "order=pause") || !strings.Contains(got, `by="ann (dashboard)"`) {
+		t.Errorf("the log says %s", got)
+	}
 	state(fanout.Paused)
 	if got := listedFanouts(t, s, ""); got[0].State != "paused" || !slices.Equal(got[0].Orders, []string{"resume", "cancel"}) {
 		t.Errorf("paused: %+v", got[0])

@@ -118,7 +118,7 @@ func TestFilesAreNamedByContent(t *testing.T) {
 // Without a key only this machine's own names are served.
 func TestOtherNamesAreRefused(t *testing.T) {
 	s := newSite(t, "")
-	for host, want := range map[string]int{"localhost:8095": 200, "127.0.0.1": 200, "[::1]:8095": 200, "127.9.9.9:1": 200, "evil.example:8095": 421, "10.0.0.1:8095": 421, "": 421} {
+	for host, want := range map[string]int{"localhost:8095": 200, "127.0.0.1": 200, "[::1]:8095": 200, "[::1]": 200, "127.9.9.9:1": 200, "evil.example:8095": 421, "10.0.0.1:8095": 421, "": 421} {
 		if r := ask(s, "GET", "/snapshot.json", func(r *http.Request) { r.Host = host }); r.StatusCode != want {
 			t.Errorf("%q: %d, want %d", host, r.StatusCode, want)
 		}
