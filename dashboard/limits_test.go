@@ -41,6 +41,22 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The share is that of ten minutes, the present one included. A rule that stops and puts off
+// has the reason of what it stops.
+func TestLimitsHaveEdges(t *testing.T) {
+	for back, want := range map[time.Duration]float64{0: 0.5, 9 * time.Minute: 0.5, 10 * time.Minute: 0} {
+		f := NewFeed()
+		at := start.Add(-back)
+		f.Add(counted("a", 1, at, sent("critical", "shop", 5), events.Count{Lane: "critical", State: "SUPPRESSED", Reason: "limited:cap", N: 3},
+			events.Count{Lane: "critical", State: "HELD", Reason: "limit_waits:cap", N: 2}), at)
+		for range 20 { // kinds are added up in any order
+			if l := f.Snapshot(start, Kind{}, 100).Limits; l.Share != want || len(l.Rules) != 1 || l.Rules[0].Reason != "limited:cap" {
+				t.Fatalf("%v ago: share %v, rules %+v", back, l.Share, l.Rules)
+			}
+		}
+	}
+}
+
 // The line on the page is that of the alert.
 func TestLimitLineIsTheAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../deploy/alerts/rules.yaml")

@@ -69,6 +69,9 @@ func TestSenders(t *testing.T) {
 	if o := f.Snapshot(start.Add(59*time.Minute), Kind{}, 100).Limits; len(o.Senders) != 1 || o.Senders[0].Limited != 1 {
 		t.Errorf("after 59 minutes: %+v", o.Senders)
 	}
+	if o := f.Snapshot(start.Add(60*time.Minute), Kind{}, 100).Limits; len(o.Senders) != 0 {
+		t.Errorf("after 60 minutes: %+v", o.Senders)
+	}
 	if o := f.Snapshot(start.Add(61*time.Minute), Kind{}, 100).Limits; len(o.Senders) != 0 || len(f.buckets.of) != 0 {
 		t.Errorf("after an hour: %+v", o.Senders)
 	}
@@ -129,6 +132,24 @@ func TestOddSenders(t *testing.T) {
 	}
 	if _, err := json.Marshal(s); err != nil {
 		t.Error(err)
+	}
+}
+
+// Who was told of stays where there is no room, and makes room for who is fuller alone. Of a
+// minute the greatest share is kept, also if a lesser one is told after it.
+func TestRoomForSenders(t *testing.T) {
+	f := NewFeed()
+	for i := range int64(maxSenders) {
+		f.Add(limited("a", i+1, start, hourly(fmt.Sprint(i), 0.5, 0.5, 0)), start)
+	}
+	f.Add(limited("b", 1, start, hourly("0", 0.9, 0.9, 0)), start)
+	f.Add(limited("b", 2, start, hourly("0", 0.4, 0.4, 0), hourly("as full", 0.5, 0.5, 0), hourly("fuller", 0.6, 0.6, 0)), start)
+	of := func(sender string) *bucket { return f.buckets.of[underRule{sender, "hourly"}] }
+	if of("0") == nil || of("as full") != nil || of("fuller") == nil || len(f.buckets.of) != maxSenders {
+		t.Errorf("kept: %v, %v, %v of %d", of("0") != nil, of("as full") != nil, of("fuller") != nil, len(f.buckets.of))
+	}
+	if list := f.Snapshot(start, Kind{}, 1000).Limits.Senders; list[0].Sender != "fuller" || list[len(list)-1].Sender != "0" || list[len(list)-1].Minutes[hour-1] != 90 {
+		t.Errorf("%+v, %+v", list[0], list[len(list)-1])
 	}
 }
 

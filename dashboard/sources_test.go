@@ -61,6 +61,51 @@ func TestGoneAreToldApartByTheirSource(t *testing.T) {
 	}
 }
 
+// Copies are told from records that are late within a window of numbers, to its edge: what is
+// later counts, as it may be no copy. A number beyond all reason does not take long.
+func TestCopiesAreFoundInAWindow(t *testing.T) {
+	f := NewFeed()
+	const newest = 20_000
+	want := int64(1)
+	f.Add(counted("a", newest, start, sent("critical", "shop", 1)), start)
+	for _, late := range []int64{1, window / 4, window/2 - 1, window / 2, window/2 + 1, window - 65, window - 1} {
+		want++
+		for range 2 {
+			f.Add(counted("a", newest-late, start, sent("critical", "shop", 1)), start)
+		}
+	}
+	if s := f.Snapshot(start, Kind{}, 100); s.Outcomes.Total != want {
+		t.Errorf("%d counted, want %d", s.Outcomes.Total, want)
+	}
+	f.Add(counted("a", newest-window, start, sent("critical", "shop", 1)), start)
+	f.Add(counted("a", greatest, start, sent("critical", "shop", 1)), start)
+	if s := f.Snapshot(start, Kind{}, 100); s.Outcomes.Total != want+2 {
+		t.Errorf("%d counted, want %d", s.Outcomes.Total, want+2)
+	}
+}
+
+// Room is made for a source by that which has been silent the longest; who tells nothing for
+// two hours is forgotten.
+func TestSilentSourcesAreForgotten(t *testing.T) {
+	f := NewFeed()
+	at := func(i int) time.Time { return start.Add(time.Duration(i) * time.Millisecond) }
+	for i := range maxSources {
+		f.Add(counted(fmt.Sprint(i), 1, at(i), sent("critical", "shop", 1)), at(i))
+	}
+	f.Add(counted("0", 2, at(maxSources), sent("critical", "shop", 1)), at(maxSources))
+	f.Add(counted("another", 1, at(maxSources), sent("critical", "shop", 1)), at(maxSources))
+	if f.sources.byID["0"] == nil || f.sources.byID["1"] != nil || f.sources.byID["2"] == nil || len(f.sources.byID) != maxSources {
+		t.Errorf("known: %v, %v, %v, %d", f.sources.byID["0"] != nil, f.sources.byID["1"] != nil, f.sources.byID["2"] != nil, len(f.sources.byID))
+	}
+	f.Snapshot(start.Add(forgotten-time.Second), Kind{}, 100)
+	if len(f.sources.byID) != maxSources {
+		t.Errorf("before two hours %d are known", len(f.sources.byID))
+	}
+	if f.Snapshot(start.Add(forgotten+5*time.Second), Kind{}, 100); len(f.sources.byID) != 0 {
+		t.Errorf("after two hours %d are known", len(f.sources.byID))
+	}
+}
+
 // A thousand sources with states as large as a record may be, without two names alike.
 func TestStatesAreBounded(t *testing.T) {
 	var before, after runtime.MemStats
