@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -23,10 +22,6 @@ const (
 	askEvery = time.Second
 	// patience bounds one question, and is the longest pause after one that failed.
 	patience = 10 * time.Second
-	// polled is how many records are taken at once.
-	polled = 1000
-	// growEvery is how often it is looked whether a topic has more partitions.
-	growEvery = 10 * time.Second
 )
 
 // LaneTopic is a topic of a lane, whose positions a Reader asks for. Kind is TopicMain or
@@ -185,33 +180,13 @@ func earlier(told, now time.Time) time.Time {
 
 // follow reads what comes, until an error, also in partitions that are added.
 func (t *tail) follow(ctx context.Context) error {
-	for {
-		if err := t.followFor(ctx, growEvery); err != nil {
-			return fmt.Errorf("following a topic: %w", err)
-		}
-		looking, cancel := context.WithTimeout(ctx, patience)
-		_, _ = t.EndOffsets(looking) // the next time, if not now
-		cancel()
+	if err := t.Follow(ctx, func(rec kafka.Record) error {
+		t.taken(rec, time.Now())
+		return nil
+	}); err != nil {
+		return fmt.Errorf("following a topic: %w", err)
 	}
-}
-
-// followFor reads what comes in some time.
-func (t *tail) followFor(ctx context.Context, d time.Duration) error {
-	within, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	for {
-		records, err := t.Poll(within, polled)
-		now := time.Now()
-		for _, rec := range records {
-			t.taken(rec, now)
-		}
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil, err == nil && within.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			return err
-		}
-	}
+	return nil
 }
 
 // taken takes a record that was heard at a time.

@@ -13,6 +13,7 @@ import (
 	"github.com/pushfleet/pushfleet/cmd/terminal"
 	"github.com/pushfleet/pushfleet/events"
 	"github.com/pushfleet/pushfleet/explain"
+	"github.com/pushfleet/pushfleet/kafka"
 )
 
 // tailFlags are the command line of events tail.
@@ -83,19 +84,12 @@ func (a *app) tailEvents(ctx context.Context, f *tailFlags) error {
 		ends[partition] = span.To
 	}
 	r.Seek(ends)
-	for {
-		records, err := r.Poll(ctx, 1000)
-		for _, rec := range records {
-			if event := r.decode(rec); event != nil {
-				if err := p.print(event); err != nil {
-					return err
-				}
-			}
+	return r.Follow(ctx, func(rec kafka.Record) error {
+		if event := r.decode(rec); event != nil {
+			return p.print(event)
 		}
-		if err != nil {
-			return err
-		}
-	}
+		return nil
+	})
 }
 
 // countLine, failureLine and gapLine are the lines of the JSON output.
