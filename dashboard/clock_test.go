@@ -36,7 +36,7 @@ func TestWhatWasAheadIsInNobodysWay(t *testing.T) {
 	}
 	now = now.Add(time.Second)
 	s := f.Snapshot(now, Kind{}, 100)
-	if s.Outcomes.Total != 60 || len(s.Workers) != 1 || s.Workers[0].Sent != 10 || s.Routes[0].Lamp != LampHalted {
+	if s.Outcomes.Total != 60 || total(s.Curves[0].Day) != 60 || total(s.Curves[0].Quarter) < 50 || len(s.Workers) != 1 || s.Workers[0].Sent != 10 || s.Routes[0].Lamp != LampHalted {
 		t.Errorf("%d counted, workers %+v, routes %+v", s.Outcomes.Total, s.Workers, s.Routes)
 	}
 	if list := s.Limits.Senders; len(list) != 1 || math.Abs(list[0].Share-0.2) > 0.01 {
