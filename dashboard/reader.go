@@ -178,15 +178,12 @@ func earlier(told, now time.Time) time.Time {
 	return told
 }
 
-// follow reads what comes, until an error, also in partitions that are added.
+// follow reads what comes, also in partitions that are added, until the error that it returns.
 func (t *tail) follow(ctx context.Context) error {
-	if err := t.Follow(ctx, func(rec kafka.Record) error {
+	return fmt.Errorf("following a topic: %w", t.Follow(ctx, func(rec kafka.Record) error {
 		t.taken(rec, time.Now())
 		return nil
-	}); err != nil {
-		return fmt.Errorf("following a topic: %w", err)
-	}
-	return nil
+	}))
 }
 
 // taken takes a record that was heard at a time.
