@@ -169,6 +169,25 @@ func teamFleet(t *testing.T) *configs.Config {
 	return c
 }
 
+// Who may not see the fleet has no secret either, by which sessions are signed: with an empty
+// one anybody could sign some.
+func TestOnlyHoldersHaveSecrets(t *testing.T) {
+	keys, err := openFleetKeys(teamFleet(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, admin := range map[string]bool{"eye": false, "hand": true} {
+		if h, is := keys.Named(name); !is || h.Name != name || h.Admin != admin || len(h.Secret) == 0 {
+			t.Errorf("%s: %v, admin %v, a secret of %d bytes", name, is, h.Admin, len(h.Secret))
+		}
+	}
+	for _, name := range []string{"narrow", "app", "nobody", ""} {
+		if _, is := keys.Named(name); is {
+			t.Errorf("%q may see the fleet", name)
+		}
+	}
+}
+
 // deadLetter leaves one in each lane.
 func deadLetter(t *testing.T, c *configs.Config) {
 	t.Helper()
