@@ -18,8 +18,8 @@ type RedisOptions struct {
 	Dir string
 	// Access, when given, is demanded of every client.
 	Access *Access
-	// AppendOnly keeps the data over Kill and Restart (appendfsync everysec:
-	// what was acknowledged survives the death of the process).
+	// AppendOnly keeps the data over Kill and Restart: what was acknowledged
+	// survives the death of the process, though not that of the machine.
 	AppendOnly bool
 
 	clusterBus bool
@@ -73,6 +73,10 @@ func redisFiles(o RedisOptions, module string, ports []int) (map[string][]byte, 
 	line("loadmodule %s", module)
 	if o.AppendOnly {
 		line("appendonly yes")
+		// By everysec, a write is put off while the disk is at the fsync of the
+		// one before, and is acknowledged all the same. By no, it is with the
+		// kernel before the answer is out.
+		line("appendfsync no")
 	}
 	if o.clusterBus {
 		line("cluster-enabled yes")
