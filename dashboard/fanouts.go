@@ -95,7 +95,7 @@ func (j job) told(p *fanout.Progress) Fanout {
 	}
 	now := fanout.Running
 	if p != nil {
-		now, t.State, t.Ended, t.Emitted, t.Skipped = p.State, p.State.String(), p.Ended, p.Emitted, p.ByReason()
+		now, t.State, t.Ended, t.Emitted, t.Skipped = p.State, p.State.String(), len(p.Ended), p.Emitted, p.ByReason()
 		if p.Over() {
 			t.State = "ended"
 		}

@@ -302,7 +302,7 @@ func (f *fleet) finished() *Progress {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		if p != nil && p.Ended == f.job.To.Parts {
+		if p != nil && len(p.Ended) == f.job.To.Parts {
 			return p
 		}
 	}

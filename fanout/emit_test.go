@@ -54,7 +54,7 @@ func TestChunk(t *testing.T) {
 		if p, err = w.notes.Look(t.Context(), j.Message); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[string]int64{"pull": 1, "left": 1, "later": 1, "bad_user": 2}; p.Ended != 1 || p.Emitted != 98 || !reflect.DeepEqual(p.ByReason(), want) {
+		if want := map[string]int64{"pull": 1, "left": 1, "later": 1, "bad_user": 2}; len(p.Ended) != 1 || p.Emitted != 98 || !reflect.DeepEqual(p.ByReason(), want) {
 			t.Errorf("noted %+v, skipped %v", p, p.ByReason())
 		}
 		by := w.ledger.receivers(t, j.Topic)
@@ -250,7 +250,7 @@ func TestPauseAndResume(t *testing.T) {
 		if _, err := w.notes.Begin(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		if p, _ := w.notes.Look(t.Context(), j.Message); p.Emitted != 60 || p.Ended != 1 {
+		if p, _ := w.notes.Look(t.Context(), j.Message); p.Emitted != 60 || len(p.Ended) != 1 {
 			t.Errorf("noted %+v", p)
 		}
 	})
@@ -274,7 +274,7 @@ func TestCancel(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, _ := w.notes.Look(t.Context(), j.Message)
-		if p.State != Cancelled || p.Emitted != 20 || p.Ended != 1 || len(w.ledger.in(j.Topic)) != 20 || len(w.ledger.in(ChunksTopic(j.Lane))) != 0 {
+		if p.State != Cancelled || p.Emitted != 20 || len(p.Ended) != 1 || len(w.ledger.in(j.Topic)) != 20 || len(w.ledger.in(ChunksTopic(j.Lane))) != 0 {
 			t.Errorf("noted %+v, %d records", p, len(w.ledger.in(j.Topic)))
 		}
 		held := (&Chunk{Job: j, Part: 1, Done: Cursor{"user-000001", Counts{Emitted: 7}}}).encode()
@@ -282,7 +282,7 @@ func TestCancel(t *testing.T) {
 		if err := h.Do(t.Context(), &Work{Value: held, At: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
-		if p, _ := w.notes.Look(t.Context(), j.Message); p.Emitted != 27 || p.Ended != 2 {
+		if p, _ := w.notes.Look(t.Context(), j.Message); p.Emitted != 27 || len(p.Ended) != 2 {
 			t.Errorf("noted %+v", p)
 		}
 		value, _ := EncodeJob(j)

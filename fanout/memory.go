@@ -2,6 +2,8 @@ package fanout
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,13 +92,13 @@ func (m *Memory) Look(_ context.Context, message uuid.UUID) (*Progress, error) {
 	if n.job == nil {
 		return nil, nil
 	}
-	p := &Progress{Job: n.job, State: n.orders.state(), Ended: len(n.parts)}
+	p := &Progress{Job: n.job, State: n.orders.state()}
 	ended := make(map[int]bool, len(n.parts))
 	for part, c := range n.parts {
 		ended[part] = c.Stopped
 		p.Add(&c)
 	}
-	p.Settled = n.job.settled(ended)
+	p.Ended, p.Settled = slices.Sorted(maps.Keys(ended)), n.job.settled(ended)
 	return p, nil
 }
 

@@ -58,7 +58,7 @@ func (s State) String() string {
 type Progress struct {
 	Job   *Job
 	State State
-	Ended int // parts
+	Ended []int // parts, in their order
 	// Settled says that nothing more is counted: all parts have ended, or those that were
 	// open when the message was cancelled.
 	Settled bool
@@ -72,7 +72,7 @@ var (
 )
 
 // Over reports whether all parts have ended, and the message was not cancelled.
-func (p *Progress) Over() bool { return p.State != Cancelled && p.Ended == p.Job.To.Parts }
+func (p *Progress) Over() bool { return p.State != Cancelled && len(p.Ended) == p.Job.To.Parts }
 
 // Takes returns why an order is of no use any more; nil = it is of some.
 func (p *Progress) Takes(s State) error {

@@ -23,8 +23,8 @@ func TestOpenChunksChangeMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 		p, err := w.notes.Look(t.Context(), j.Message)
-		if err != nil || p.Ended != 32 {
-			t.Errorf("%s: %d of 32 parts have ended, %v, and nothing is left to do", tt.why, p.Ended, err)
+		if err != nil || len(p.Ended) != 32 {
+			t.Errorf("%s: %d of 32 parts have ended, %v, and nothing is left to do", tt.why, len(p.Ended), err)
 		}
 	}
 }
@@ -47,8 +47,8 @@ func TestOpenChunksChangeBeforeARepeat(t *testing.T) {
 	if err := w.doAll(t, j); err != nil {
 		t.Fatal(err)
 	}
-	if p, err := w.notes.Look(t.Context(), j.Message); err != nil || p.Ended != 32 {
-		t.Errorf("%d of 32 parts have ended, %v", p.Ended, err)
+	if p, err := w.notes.Look(t.Context(), j.Message); err != nil || len(p.Ended) != 32 {
+		t.Errorf("%d of 32 parts have ended, %v", len(p.Ended), err)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestASenderReachesNoMoreThanItMay(t *testing.T) {
 			t.Errorf("%d are left of the limit, and %v have ended", q.left, q.settled)
 		}
 		p, err := w.notes.Look(t.Context(), j.Message)
-		if err != nil || p.Ended != 1 || p.Emitted != 33 || p.ByReason()["pull"] != 1 {
+		if err != nil || len(p.Ended) != 1 || p.Emitted != 33 || p.ByReason()["pull"] != 1 {
 			t.Errorf("noted %+v, %v", p, err)
 		}
 	})

@@ -3,6 +3,8 @@ package fanout
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -149,13 +151,12 @@ func (n *TableNotes) Look(ctx context.Context, message uuid.UUID) (*Progress, er
 		c := Counts{Emitted: emitted}
 		copy(c.Skipped[:], skipped)
 		ended[int(part)] = len(skipped) > stoppedAt && skipped[stoppedAt] == 1
-		p.Ended++
 		p.Add(&c)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the chunks of a fan-out: %w", err)
 	}
-	p.Settled = j.settled(ended)
+	p.Ended, p.Settled = slices.Sorted(maps.Keys(ended)), j.settled(ended)
 	return p, nil
 }
 

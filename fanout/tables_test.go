@@ -95,7 +95,7 @@ func testNotes(t *testing.T, notes both) {
 		t.Fatal(err)
 	}
 	p, err := notes.Look(ctx, aMessage)
-	if err != nil || p.Ended != 2 || p.Emitted != 12 || p.Skipped != again.Skipped || p.State != Running || p.Job.Partitions != got[0].Partitions {
+	if err != nil || len(p.Ended) != 2 || p.Emitted != 12 || p.Skipped != again.Skipped || p.State != Running || p.Job.Partitions != got[0].Partitions {
 		t.Errorf("%+v, %v", p, err)
 	}
 

@@ -22,6 +22,8 @@ type Fanouts struct {
 	Partitions func(ctx context.Context, lane string) (int32, error)
 	// Ages are the lanes' greatest ages of messages, by their names.
 	Ages map[string]time.Duration
+	// Audience is read to count what became of a message's receivers; nil = that is not told.
+	Audience fanout.Audience
 }
 
 func noFanouts() *Problem {
@@ -287,14 +289,14 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 // that is said of single receivers, when Apple or Google has accepted a push.
 func (g *Gateway) reportProgress(r *Report, p *fanout.Progress, now time.Time) {
 	r.ServiceType, r.Lane, r.App, r.AcceptedAt, r.Topic = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted, p.Job.To.Name
-	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, p.Ended}, Emitted: p.Emitted, Skipped: p.ByReason()}
+	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, len(p.Ended)}, Emitted: p.Emitted, Skipped: p.ByReason()}
 	r.Status, r.State = statusSending, push.StateSending.String()
 	switch {
 	case p.State == fanout.Cancelled && !p.Settled && now.Before(p.Job.Expires):
 		r.Meaning = "cancelled: parts that were open are still to be counted, and no others get a notification"
 	case p.State == fanout.Cancelled: // also when all its parts have ended, as what was open does
 		r.Final, r.Meaning = true, "cancelled: those receivers who are counted have a notification, and no others get one"
-	case p.Ended == p.Job.To.Parts:
+	case len(p.Ended) == p.Job.To.Parts:
 		r.Fanout.State, r.Final, r.Meaning = fanoutEnded, true, "each receiver has a notification of its own in the lane"
 	case p.State == fanout.Paused:
 		r.Meaning = "paused: those receivers who are counted have a notification"

@@ -15,6 +15,7 @@
 //	lookup.go    rows and committed offsets of receipts, in the order that proves
 //	outcome.go   what they mean
 //	recipient.go GET /v1/messages/{id}/recipients/{user}: why did a user (not) get it?
+//	counts.go    GET /v1/messages/{id}/counts: what became of those of a message to many
 //	progress.go  committed offsets, asked for once a second
 //	users.go     who may ask about a user, and changes until Kafka has them
 //	userlimits.go
@@ -185,6 +186,7 @@ type Gateway struct {
 	services []string         // in the order of Lanes
 	ids      idKeys           // from which ids are derived
 	progress *progress
+	counts   *counts
 	requests chan struct{} // a place for each request under way
 	woken    chan struct{} // a place for each of these that has waited for something new
 	batches  chan struct{} // and for each batch
@@ -227,8 +229,8 @@ type route struct {
 // New makes a Gateway.
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
-		progress: newProgress(o.Offsets, o.Times.Status),
-		seed:     maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
+		progress: newProgress(o.Offsets, o.Times.Status), counts: newCounts(),
+		seed: maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
 		intake:    newIntake(o.Limits.Requests, o.Clicks),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
@@ -288,6 +290,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/receipts:query":    g.authorized(Read, g.query),
 		"GET /v1/limits":             g.authorized(anyRight, g.limits),
 
+		"GET /v1/messages/{id}/counts":            g.authorized(Read, g.countStates),
 		"GET /v1/messages/{id}/recipients/{user}": g.authorized(Read, g.recipient),
 
 		"GET /v1/users/{user}/preferences":         g.ofUser(g.preferences),

@@ -77,26 +77,40 @@ func (g *Gateway) recipient(w http.ResponseWriter, r *http.Request, c *Caller) *
 
 // why finds out which message is meant, and whether the caller may ask about it.
 func (g *Gateway) why(ctx context.Context, c *Caller, text, user string) (*Why, *Problem) {
-	cl, own := g.o.Signer.open(c.Sender, text)
-	if own && !cl.isFanout() {
+	id, cl, problem := g.fanoutOf(ctx, c, text)
+	switch {
+	case problem != nil:
+		return nil, problem
+	case id == uuid.UUID{}:
 		return g.whySingle(ctx, c, text, user)
 	}
-	if own && c.apps[cl.app] {
-		if g.o.Fanouts == nil {
-			return nil, noFanouts().of(cl.id)
-		}
-		return g.whyFanout(ctx, cl.fanout(), cl, user)
+	return g.whyFanout(ctx, id, cl, user)
+}
+
+// fanoutOf is the message for many receivers that a text names and that the caller may read
+// about, with the claim of its receipt, if the text is one; zero = it names none.
+func (g *Gateway) fanoutOf(ctx context.Context, c *Caller, text string) (uuid.UUID, *claim, *Problem) {
+	cl, own := g.o.Signer.open(c.Sender, text)
+	switch {
+	case own && cl.isFanout() && c.apps[cl.app] && g.o.Fanouts == nil:
+		return uuid.UUID{}, nil, noFanouts().of(cl.id)
+	case own && cl.isFanout() && c.apps[cl.app]:
+		return cl.fanout(), cl, nil
+	case own, g.o.Fanouts == nil:
+		return uuid.UUID{}, nil, nil
 	}
-	if id, err := uuid.Parse(text); err == nil && g.o.Fanouts != nil {
-		p, err := g.o.Fanouts.Records.Look(ctx, id)
-		if err != nil {
-			return nil, g.fanoutsAway(err, text)
-		}
-		if p != nil && c.apps[p.Job.App] && (p.Job.Sender == c.Sender || c.may(Admin)) {
-			return g.whyFanout(ctx, id, nil, user)
-		}
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return uuid.UUID{}, nil, nil
 	}
-	return g.whySingle(ctx, c, text, user)
+	p, err := g.o.Fanouts.Records.Look(ctx, id)
+	switch {
+	case err != nil:
+		return uuid.UUID{}, nil, g.fanoutsAway(err, text)
+	case p != nil && c.apps[p.Job.App] && (p.Job.Sender == c.Sender || c.may(Admin)):
+		return id, nil, nil
+	}
+	return uuid.UUID{}, nil, nil
 }
 
 func (g *Gateway) fanoutsAway(err error, id string) *Problem {
@@ -248,7 +262,7 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 
 // progressOf is the state of a fan-out that has begun, as receipts have it.
 func progressOf(p *fanout.Progress) string {
-	if p.State != fanout.Cancelled && p.Ended == p.Job.To.Parts {
+	if p.State != fanout.Cancelled && len(p.Ended) == p.Job.To.Parts {
 		return fanoutEnded
 	}
 	return p.State.String()

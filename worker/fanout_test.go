@@ -160,7 +160,7 @@ func fanoutRuns(t *testing.T, c *configs.Config) {
 		}
 	}
 	var p *fanout.Progress
-	for p == nil || p.Ended < 64 {
+	for p == nil || len(p.Ended) < 64 {
 		if p, err = notes.Look(t.Context(), message); err != nil {
 			t.Fatal(err)
 		}

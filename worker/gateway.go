@@ -238,7 +238,7 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
 	parts.Users, parts.UserLimits, parts.Topics, parts.Quotas = g.Users, g.UserLimits, g.topicsOf(), g.quotas
-	if parts.Fanouts = g.fanoutsOf(); g.Config.Gateway.Limits.AnyRecipients() {
+	if parts.Fanouts = g.fanoutsOf(parts.Topics); g.Config.Gateway.Limits.AnyRecipients() {
 		parts.Recipients = wiring.Recipients(g.Config, g.redis)
 	}
 	g.openInbox()

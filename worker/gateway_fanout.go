@@ -11,11 +11,11 @@ import (
 
 // fanoutsOf are the messages of a gateway for all subscribers of a topic; nil = it takes
 // none. They are in the tables of topics, which topicsOf has made.
-func (g *openGateway) fanoutsOf() *gateway.Fanouts {
+func (g *openGateway) fanoutsOf(topics gateway.Topics) *gateway.Fanouts {
 	if !g.Config.Gateway.Fanout.Enabled {
 		return nil
 	}
-	f := &gateway.Fanouts{Records: g.Fanouts, Partitions: g.partitionsOf, Ages: wiring.FanoutAges(g.Config)}
+	f := &gateway.Fanouts{Records: g.Fanouts, Partitions: g.partitionsOf, Ages: wiring.FanoutAges(g.Config), Audience: TopicAudience(topics)}
 	if f.Records == nil {
 		g.notes = fanout.NewTableNotes(g.tables)
 		f.Records = g.notes

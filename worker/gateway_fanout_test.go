@@ -7,13 +7,17 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
@@ -32,10 +36,11 @@ func TestAMessageToATopic(t *testing.T) {
 	o := gatewayOptions(c)
 	store := inbox.NewMemory(nil)
 	o.Topics, o.Fanouts, o.Inboxes = subscribed, notes, store
-	o.OpenStatus = func(context.Context, status.Options) (Status, error) {
-		m, err := status.NewMemory(status.DefaultLayouts())
-		return &closedStore{Memory: m}, err
+	rows, err := status.NewMemory(status.DefaultLayouts())
+	if err != nil {
+		t.Fatal(err)
 	}
+	o.OpenStatus = func(context.Context, status.Options) (Status, error) { return &closedStore{Memory: rows}, nil }
 	at := make(chan net.Addr, 1)
 	o.Listening = func(a net.Addr) { at <- a }
 	ctx, stop := context.WithCancel(t.Context())
@@ -117,5 +122,31 @@ func TestAMessageToATopic(t *testing.T) {
 	if n := len(store.OfTopic(inbox.Topic{Name: "news", App: "shop"})); n != 1 {
 		t.Errorf("%d messages are there to be pulled", n)
 	}
-	examples(t, "../docs/gateway.md", "One message for many", 3, func(receipt string) { finished(receipt) }, "GATEWAY="+url, "KEY="+gatewayKey)
+	worked := func(receipt string) {
+		finished(receipt)
+		endings(t, rows, receipt)
+	}
+	examples(t, "../docs/gateway.md", "One message for many", 4, worked, "GATEWAY="+url, "KEY="+gatewayKey)
+}
+
+// endings writes what became of a message's receivers among those of subscribers: four do
+// not get it.
+func endings(t *testing.T, store *status.Memory, receipt string) {
+	t.Helper()
+	id, _, _ := strings.Cut(receipt, "~")
+	message := fanout.MessageOf(uuid.MustParse(id), "orders", "shop", "news")
+	var rows []push.Row
+	for i := range 100 {
+		if i%10 == 1 || i%20 == 2 {
+			continue
+		}
+		user, state := fmt.Sprint("u", i), push.StateDelivered
+		if len(rows) < 4 {
+			state = push.StateSuppressed
+		}
+		rows = append(rows, push.Row{ID: fanout.ID(message, user), State: state, At: time.Now(), UserHash: push.UserHash(user)})
+	}
+	if err := store.Write(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
 }

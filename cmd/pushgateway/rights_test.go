@@ -242,7 +242,7 @@ func (w *rightsWorld) fanouts(paused []uuid.UUID) {
 	u.Await(t, w.rights, wiring.FanoutWorker)
 	for _, id := range paused {
 		p, err := w.notes.Look(ctx, id)
-		if err != nil || p == nil || p.State != fanout.Paused || p.Ended > 0 {
+		if err != nil || p == nil || p.State != fanout.Paused || len(p.Ended) > 0 {
 			t.Errorf("a message that is paused: %+v, %v", p, err)
 		}
 	}

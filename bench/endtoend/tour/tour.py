@@ -14,7 +14,7 @@ from pushgateway import AuthenticatedClient, Client
 from pushgateway.api.contract import contract
 from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
-from pushgateway.api.receipts import query, receipt, report, why_recipient
+from pushgateway.api.receipts import count_receivers, query, receipt, report, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
                                     send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
@@ -163,6 +163,8 @@ def fanouts():
         why = until(f"it is known what became of {user}'s", lambda: (w := ask(why_recipient, sent.receipt, user, expect=200)).final and w)
         if status not in (why.status.value, why.steps[-1].state):
             sys.exit(f"{user}: {why}, want {status}")
+    counted = ask(count_receivers, sent.receipt, expect=200)
+    want("what became of them", (counted.counted, counted.whole, counted.states.to_dict()), (2, True, {"DELIVERED": 1, "INBOX": 1}))
     ask(cancel_fanout, post("tour-other").receipt, expect=202)
 
     until("it is in the inbox", lambda: ask(inbox, PULLING, app=APP, expect=200).items)

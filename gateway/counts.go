@@ -1,0 +1,212 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// What became of a message's receivers is in the rows of their notifications, of which
+// there may be millions: so of many a sample is counted, and each count serves all who ask
+// for it within some seconds.
+const (
+	countedMost  = 1000 // receivers whose states are read for one count
+	countedPage  = 250  // members of an audience that are read at once
+	countedLooks = 10   // times as many members are looked at, of whom some are no receivers
+	countedAge   = 5 * time.Second
+	countsKept   = 256 // of messages, at once
+	countsAtOnce = 4
+)
+
+// StateCounts is what became of receivers of a message, by state.
+type StateCounts struct {
+	ID      string       `json:"id"` // of the message
+	Chunks  FanoutChunks `json:"chunks"`
+	Emitted int64        `json:"emitted"` // receivers who have a notification in the lane
+	// Counted is of how many of them the states were read. Whole says that these are all
+	// whom the finished chunks have reached; else it is a sample, drawn by a hash of their ids.
+	Counted int64            `json:"counted"`
+	Whole   bool             `json:"whole"`
+	States  map[string]int64 `json:"states"`
+	At      time.Time        `json:"at"` // when they were counted
+
+	looked int // members who were looked at
+}
+
+// counts are what the latest counts came to. They are safe for concurrent use.
+type counts struct {
+	places chan struct{} // a place for each that is being counted
+
+	mu     sync.Mutex
+	latest map[uuid.UUID]*count // guarded by mu; at most countsKept
+}
+
+// count is the latest one of a message.
+type count struct {
+	turn   chan struct{} // capacity 1: who counts has put one in
+	answer *StateCounts  // guarded by turn; nil = there is none. What it points to does not change
+}
+
+func newCounts() *counts {
+	return &counts{places: make(chan struct{}, countsAtOnce), latest: make(map[uuid.UUID]*count)}
+}
+
+func (c *counts) of(message uuid.UUID) *count {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.latest[message]
+	if n == nil {
+		if len(c.latest) == countsKept {
+			clear(c.latest) // they are worth seconds
+		}
+		n = &count{turn: make(chan struct{}, 1)}
+		c.latest[message] = n
+	}
+	return n
+}
+
+// countStates answers GET /v1/messages/{id}/counts. {id} is as that of an order.
+func (g *Gateway) countStates(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	if g.o.Fanouts == nil || g.o.Fanouts.Audience == nil {
+		return noFanouts()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
+	defer cancel()
+	text := r.PathValue("id")
+	id, cl, problem := g.fanoutOf(ctx, c, text)
+	switch {
+	case problem != nil:
+		return problem
+	case id == uuid.UUID{}:
+		return newProblem(codeNoReceipt, "no such message to many receivers, of this sender and its apps; give its receipt")
+	}
+	if cl != nil {
+		text = cl.id
+	}
+	n := g.counts.of(id)
+	if err := enter(ctx, n.turn); err != nil {
+		return g.uncounted(err, text)
+	}
+	defer leave(n.turn)
+	if n.answer == nil || time.Since(n.answer.At) >= countedAge {
+		if n.answer, problem = g.count(ctx, id, cl, text); problem != nil {
+			return problem
+		}
+	}
+	a := *n.answer
+	a.ID = text // each has a name of its own for it
+	answer(w, http.StatusOK, "application/json", &a)
+	return nil
+}
+
+func (g *Gateway) uncounted(err error, id string) *Problem {
+	g.o.Log.Warn("receivers of a fan-out cannot be counted", "error", err)
+	return newProblem(codeStatusAway, "what became of its receivers cannot be read in time; it goes on").of(id).after(2)
+}
+
+// count counts what became of the receivers of a message. cl may be nil.
+func (g *Gateway) count(ctx context.Context, id uuid.UUID, cl *claim, name string) (*StateCounts, *Problem) {
+	if err := enter(ctx, g.counts.places); err != nil {
+		return nil, g.uncounted(err, name)
+	}
+	defer leave(g.counts.places)
+	p, err := g.o.Fanouts.Records.Look(ctx, id)
+	if err != nil {
+		return nil, g.fanoutsAway(err, name)
+	}
+	s := &StateCounts{Whole: true, States: map[string]int64{}, At: time.Now()}
+	if p == nil {
+		if cl != nil && s.At.Sub(cl.at) > g.o.Times.Kept {
+			return nil, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(name)
+		}
+		return s, nil
+	}
+	s.Chunks, s.Emitted = FanoutChunks{p.Job.To.Parts, len(p.Ended)}, p.Emitted
+	for _, part := range drawn(id, p.Ended) {
+		if err := g.countPart(ctx, p, part, s); err != nil {
+			return nil, g.uncounted(err, name)
+		}
+		if !s.Whole {
+			break
+		}
+	}
+	return s, nil
+}
+
+// drawn are parts of an audience in an order that begins elsewhere for each message, so
+// that samples are not of the same users each time.
+func drawn(message uuid.UUID, parts []int) []int {
+	if len(parts) == 0 {
+		return nil
+	}
+	first := int(binary.BigEndian.Uint64(message[8:]) % uint64(len(parts)))
+	return slices.Concat(parts[first:], parts[:first])
+}
+
+// countPart adds the receivers of a part that has ended, as far as they are few enough.
+func (g *Gateway) countPart(ctx context.Context, p *fanout.Progress, part int, s *StateCounts) error {
+	for after := ""; ; {
+		members, err := g.o.Fanouts.Audience.Page(ctx, p.Job, part, after, countedPage)
+		if err != nil || len(members) == 0 {
+			return err
+		}
+		if s.Counted >= countedMost || s.looked >= countedLooks*countedMost {
+			s.Whole = false
+			return nil
+		}
+		s.looked += len(members)
+		after = members[len(members)-1].User
+		if err := g.countMembers(ctx, p, members, s); err != nil {
+			return err
+		}
+	}
+}
+
+// countMembers adds those of some members who are receivers. Who has left since may have
+// got it before: the rows say so.
+func (g *Gateway) countMembers(ctx context.Context, p *fanout.Progress, members []fanout.Member, s *StateCounts) error {
+	var of []fanout.Member
+	var ids []string
+	for _, m := range members {
+		if !m.Pull && !m.Since.After(p.Job.Accepted) {
+			of, ids = append(of, m), append(ids, fanout.ID(p.Job.Message, m.User))
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	rows, err := g.o.Rows.Read(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for i, m := range of {
+		own, _ := push.OwnRows(rows[i], push.UserHash(m.User))
+		if state := stateOf(p, own, s.At); len(own) > 0 || !m.Left {
+			s.Counted++
+			s.States[state]++
+		}
+	}
+	return nil
+}
+
+// stateOf is the state of a receiver by the rows of the notification. Without any the
+// notification waits in the lane; or there is none, where some could not get one.
+func stateOf(p *fanout.Progress, rows []push.Row, now time.Time) string {
+	switch outcome := (&push.History{Rows: rows}).Outcome(); {
+	case len(rows) > 0 && outcome == push.OutcomeOpen:
+		return statusSending
+	case len(rows) > 0:
+		return outcome.String()
+	case p.State == fanout.Cancelled, p.Skipped[fanout.SkipExpired] > 0, !now.Before(p.Job.Expires):
+		return statusUnknown
+	}
+	return statusPending
+}
