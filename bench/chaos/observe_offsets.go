@@ -21,13 +21,13 @@ import (
 // sampler asks ten times a second what is committed of every partition, and at
 // once whether what was passed since has a durable outcome.
 type sampler struct {
-	client   *kgo.Client
-	admin    *kadm.Client
-	topic    string
-	groups   [2]string // of the lane's own topic, and of its retry, deferral and hold topics
-	producer *producer
-	status   *statusReader
-	intents  bool // a durable intent is enough
+	client  *kgo.Client
+	admin   *kadm.Client
+	topic   string
+	groups  [2]string // of the lane's own topic, and of its retry, deferral and hold topics
+	ledger  *ledger
+	status  *statusReader
+	intents bool // a durable intent is enough
 
 	judged map[invariants.Partition]int64   // up to where the status was read; touched by run only, as open and topics
 	open   map[invariants.Partition][]int64 // offsets before that without a durable outcome, which no sample tells yet
@@ -41,12 +41,12 @@ type sampler struct {
 	looked  time.Time                                  // guarded by mu; when the newest sample began of which all was read
 }
 
-func newSampler(w *world, p *producer, r *statusReader, groups [2]string, topic string) (*sampler, error) {
+func newSampler(w *world, l *ledger, r *statusReader, groups [2]string, topic string) (*sampler, error) {
 	client, err := w.kafkaClient(kgo.RequestRetries(0), kgo.RetryTimeout(2*time.Second), kgo.MetadataMinAge(time.Second))
 	if err != nil {
 		return nil, fmt.Errorf("sampler: %w", err)
 	}
-	return &sampler{client: client, admin: kadm.NewClient(client), topic: topic, groups: groups, producer: p, status: r,
+	return &sampler{client: client, admin: kadm.NewClient(client), topic: topic, groups: groups, ledger: l, status: r,
 		judged: map[invariants.Partition]int64{}, open: map[invariants.Partition][]int64{}, latest: map[invariants.Partition]invariants.Sample{}}, nil
 }
 
@@ -158,8 +158,8 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 		}
 		// A record can be consumed before its producer has read the
 		// acknowledgement.
-		list, all := s.producer.at(p, s.judged[p], to)
-		for ; !all && time.Now().Before(patience); list, all = s.producer.at(p, s.judged[p], to) {
+		list, all := s.ledger.at(p, s.judged[p], to)
+		for ; !all && time.Now().Before(patience); list, all = s.ledger.at(p, s.judged[p], to) {
 			time.Sleep(time.Millisecond)
 		}
 		if !all {

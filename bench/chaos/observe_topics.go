@@ -43,7 +43,7 @@ func laneTopics(ctx context.Context, admin *kadm.Client, lane string) (map[strin
 
 // readLetters reads every record of the topics beside a lane's own, and hands
 // each record's headers to each as well.
-func readLetters(ctx context.Context, w *world, p *producer, lane string, each func(topic string, headers []kgo.RecordHeader)) ([]invariants.Letter, error) {
+func readLetters(ctx context.Context, w *world, of *ledger, lane string, each func(topic string, headers []kgo.RecordHeader)) ([]invariants.Letter, error) {
 	client, err := w.kafkaClient()
 	if err != nil {
 		return nil, fmt.Errorf("reading topics: %w", err)
@@ -83,7 +83,7 @@ func readLetters(ctx context.Context, w *world, p *producer, lane string, each f
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			left--
-			letters = append(letters, letter(p, lane, r))
+			letters = append(letters, letter(of, lane, r))
 			each(r.Topic, r.Headers)
 		})
 	}
@@ -91,7 +91,7 @@ func readLetters(ctx context.Context, w *world, p *producer, lane string, each f
 }
 
 // letter reads a record's headers. Where it came from says what its id is.
-func letter(p *producer, lane string, r *kgo.Record) invariants.Letter {
+func letter(of *ledger, lane string, r *kgo.Record) invariants.Letter {
 	l := invariants.Letter{Kind: invariants.KindOf(lane, r.Topic)}
 	origin := ""
 	for _, h := range r.Headers {
@@ -108,7 +108,7 @@ func letter(p *producer, lane string, r *kgo.Record) invariants.Letter {
 		id, err1 := strconv.ParseInt(parts[1], 10, 32)
 		offset, err2 := strconv.ParseInt(parts[2], 10, 64)
 		if err1 == nil && err2 == nil {
-			l.ID, _ = p.idAt(invariants.Partition{Topic: parts[0], ID: int32(id)}, offset)
+			l.ID, _ = of.idAt(invariants.Partition{Topic: parts[0], ID: int32(id)}, offset)
 		}
 	}
 	if l.ID == "" {

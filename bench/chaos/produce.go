@@ -3,16 +3,13 @@
 package chaos
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,40 +25,22 @@ import (
 // one that Kafka has acknowledged, with its place: in memory, and line by line
 // in a file that outlives a crash of the run.
 type producer struct {
+	*ledger
 	client *kgo.Client
-	people *crowd.Crowd
-	file   *os.File
-	again  bool       // see Scenario.again
-	once   bool       // the lane sends at most once
 	others *strangers // who append beside the crowd; nil = nobody
 	weight int        // bytes that are added to each record
-
-	mu      sync.Mutex
-	out     *bufio.Writer                          // guarded by mu, as all that follows
-	entries []invariants.Produced                  //
-	byPlace map[invariants.Partition]map[int64]int // index in entries
-	marks   map[invariants.Partition][]int64       // of transactions: offsets that no record has
-	devices map[int][]string                       // of users
-	size    int64                                  // bytes of all values
-	err     error                                  // the first that makes the ledger incomplete
 }
 
 // largestRecord is what a record may have: more than the broker's default lets in.
 const largestRecord = 1 << 20
 
-func newProducer(w *world, path string) (*producer, error) {
+func newProducer(w *world, l *ledger) (*producer, error) {
 	client, err := w.kafkaClient(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(5*time.Millisecond),
 		kgo.ProducerBatchMaxBytes(largestRecord), kgo.MaxBufferedRecords(50_000))
 	if err != nil {
 		return nil, fmt.Errorf("producer: %w", err)
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		client.Close()
-		return nil, fmt.Errorf("producer's ledger: %w", err)
-	}
-	return &producer{client: client, people: w.people, file: file, again: w.scenario.again, weight: w.scenario.weight, out: bufio.NewWriter(file),
-		byPlace: map[invariants.Partition]map[int64]int{}, marks: map[invariants.Partition][]int64{}, devices: map[int][]string{}}, nil
+	return &producer{ledger: l, client: client, weight: w.scenario.weight}, nil
 }
 
 // tick is how often the producer catches up with its rate.
@@ -116,19 +95,10 @@ func heavier(value []byte, by int) []byte {
 	return slices.Concat(head, []byte(`,"ballast":"`), bytes.Repeat([]byte("x"), by), []byte(`"}`))
 }
 
-// bytes is how much was produced so far.
-func (p *producer) bytes() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.size
-}
-
 // note writes an acknowledged record down. It is called with mu held.
 func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 	p.size += int64(len(r.Value))
-	want := fleet.WantOf(r.Fate)
-	e := invariants.Produced{ID: r.ID, Partition: invariants.Partition{Topic: rec.Topic, ID: rec.Partition}, Offset: rec.Offset,
-		At: rec.Timestamp, App: p.people.AppOf(r.User), Copy: want.Copy, Unsent: want.Unsent}
+	e := invariants.Produced{ID: r.ID, Partition: invariants.Partition{Topic: rec.Topic, ID: rec.Partition}, Offset: rec.Offset, At: rec.Timestamp}
 	if e.ID == "" {
 		// It cannot be used, but its id may be: the decoder is the referee, which
 		// has tests of its own. Without one it has the name of its place.
@@ -138,111 +108,18 @@ func (p *producer) note(r crowd.Record, rec *kgo.Record) {
 			e.ID = push.PlaceID(rec.Topic, rec.Partition, rec.Offset)
 		}
 	}
-	for _, o := range want.Outcomes {
-		e.Outcomes = append(e.Outcomes, outcomes[o])
-	}
-	if p.once && len(e.Outcomes) > 0 {
-		e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.Unknown))
-		// Where a user's living device ends UNKNOWN, what the dead one ended as says
-		// more of the whole.
-		if reaches := r.Fate == crowd.Reaches || r.Fate == crowd.MayExpire; reaches && len(p.people.Targets(r.User).Dead) > 0 {
-			e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.Failed), invariants.Outcome(invariants.Suppressed))
-		}
-	}
 	var times struct {
 		ExpiresAt time.Time `json:"expires_at"`
 	}
 	if json.Unmarshal(r.Value, &times) == nil {
 		e.Deadline = times.ExpiresAt
 	}
-	if r.Fate == crowd.Reaches || r.Fate == crowd.MayExpire {
-		e.Devices = p.devicesOf(r.User)
-		if p.again {
-			e.Outcomes = append(e.Outcomes, invariants.Outcome(invariants.DeadLettered), invariants.Outcome(invariants.Expired))
-		}
-	}
+	p.expect(&e, r.User, r.Fate)
 	p.keep(e)
 }
 
-// keep adds an entry to the ledger. It is called with mu held.
-func (p *producer) keep(e invariants.Produced) {
-	if p.byPlace[e.Partition] == nil {
-		p.byPlace[e.Partition] = map[int64]int{}
-	}
-	p.byPlace[e.Partition][e.Offset] = len(p.entries)
-	p.entries = append(p.entries, e)
-	if err := json.NewEncoder(p.out).Encode(&e); err != nil {
-		p.err = errors.Join(p.err, err)
-	}
-}
-
-// noteMark notes the mark of a transaction.
-func (p *producer) noteMark(partition invariants.Partition, offset int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.marks[partition] = append(p.marks[partition], offset)
-}
-
-// devicesOf are the devices of a user that must each end: those of users whose
-// tokens all live. It is called with mu held.
-func (p *producer) devicesOf(user int) []string {
-	if hashes, ok := p.devices[user]; ok {
-		return hashes
-	}
-	u := p.people.User(user)
-	var hashes []string
-	if u.Kind == crowd.Plain {
-		for _, d := range u.Devices {
-			hashes = append(hashes, d.Hash)
-		}
-	}
-	p.devices[user] = hashes
-	return hashes
-}
-
-// outcomes are the checker's words for ours.
-var outcomes = map[push.Outcome]invariants.Outcome{
-	push.OutcomeDelivered: invariants.Outcome(invariants.Delivered), push.OutcomeFailed: invariants.Outcome(invariants.Failed),
-	push.OutcomeSuppressed: invariants.Outcome(invariants.Suppressed), push.OutcomeExpired: invariants.Outcome(invariants.Expired),
-	push.OutcomeDeadLettered: invariants.Outcome(invariants.DeadLettered), push.OutcomeShed: invariants.Outcome(invariants.Shed),
-	push.OutcomeUnknown: invariants.Outcome(invariants.Unknown),
-}
-
-// at returns the records of a partition from one offset up to another, as far
-// as their acknowledgements have come.
-func (p *producer) at(partition invariants.Partition, from, to int64) (list []invariants.Produced, all bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for o := from; o < to; o++ {
-		i, ok := p.byPlace[partition][o]
-		if !ok && slices.Contains(p.marks[partition], o) {
-			continue
-		}
-		if !ok {
-			return list, false
-		}
-		list = append(list, p.entries[i])
-	}
-	return list, true
-}
-
-// idAt is the id of the record at a place.
-func (p *producer) idAt(partition invariants.Partition, offset int64) (string, bool) {
-	list, _ := p.at(partition, offset, offset+1)
-	if len(list) == 0 {
-		return "", false
-	}
-	return list[0].ID, true
-}
-
-// close ends the producer and seals its ledger, unless something failed.
-func (p *producer) close() invariants.Ledger[invariants.Produced] {
+// close ends the producer.
+func (p *producer) close() {
 	p.client.Close()
 	p.others.close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := errors.Join(p.err, p.out.Flush(), p.file.Close()); err != nil {
-		return invariants.Ledger[invariants.Produced]{Entries: p.entries, Missing: err.Error()}
-	}
-	return invariants.Seal(p.entries)
 }

@@ -83,6 +83,7 @@ type run struct {
 
 	world    *world
 	arrivals *arrivals
+	ledger   *ledger
 	producer *producer
 	status   *statusReader
 	sampler  *sampler
@@ -139,18 +140,20 @@ const (
 // observe makes the observers.
 func (u *run) observe(ctx context.Context) (err error) {
 	c := u.world.fleet.Config
-	if u.producer, err = newProducer(u.world, filepath.Join(u.Dir, "produced.jsonl")); err != nil {
+	if u.ledger, err = newLedger(u.world, filepath.Join(u.Dir, "produced.jsonl")); err != nil {
+		return err
+	}
+	if u.producer, err = newProducer(u.world, u.ledger); err != nil {
 		return err
 	}
 	u.status = &statusReader{addr: u.world.cassandra.Addr(), keyspace: c.Cassandra.Keyspace}
-	u.producer.once = u.Mode == configs.AtMostOnce
 	if u.Scenario.strange > 0 {
 		if u.producer.others, err = newStrangers(ctx, u.world, u.producer, u.Seed); err != nil {
 			return err
 		}
 	}
 	groups := [2]string{c.Kafka.LaneGroup(fleet.Lane), c.Kafka.RetryGroup(fleet.Lane)}
-	if u.sampler, err = newSampler(u.world, u.producer, u.status, groups, fleet.Topic); err != nil {
+	if u.sampler, err = newSampler(u.world, u.ledger, u.status, groups, fleet.Topic); err != nil {
 		return err
 	}
 	u.sampler.intents = u.Mode == configs.AtMostOnce
@@ -159,7 +162,7 @@ func (u *run) observe(ctx context.Context) (err error) {
 		return err
 	}
 	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress,
-		judged: u.sampler.awaitLook, produced: u.producer.bytes, loaded: make(chan struct{})}
+		judged: u.sampler.awaitLook, produced: u.ledger.bytes, loaded: make(chan struct{})}
 	return nil
 }
 
@@ -246,7 +249,8 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	hold(ctx, u.rest())
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
-	l.Producer, l.Marks = u.producer.close(), u.producer.marks
+	u.producer.close()
+	l.Producer, l.Marks = u.ledger.seal(), u.ledger.marks
 	l.Exposures = u.exposed.close()
 	l.Owners, l.Declared = u.owners.close()
 	after, err := u.world.footprintsAtRest(ctx, idle)
@@ -257,7 +261,7 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	defer cancel()
 	l.Processes = invariants.Seal(append(append(idle, u.nemesis.prints...), after...))
 	search := newCanaries(u.world)
-	letters, err := readLetters(ctx, u.world, u.producer, fleet.Topic, func(topic string, hs []kgo.RecordHeader) { search.headers(topic, hs) })
+	letters, err := readLetters(ctx, u.world, u.ledger, fleet.Topic, func(topic string, hs []kgo.RecordHeader) { search.headers(topic, hs) })
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -159,22 +158,9 @@ func (w *world) sendToAll(ctx context.Context, o *Options, r *Result) (time.Dura
 
 // askGateway makes one request and reads its answer.
 func (w *world) askGateway(ctx context.Context, method, path, body string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+w.address+path, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+w.key)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode/100 != 2 {
-		err = fmt.Errorf("%s %s is answered %d %s", method, path, answer.StatusCode, bytes.TrimSpace(text))
+	status, text, err := w.caller.Ask(ctx, http.DefaultClient, method, "http://"+w.address+path, []byte(body))
+	if err == nil && status/100 != 2 {
+		err = fmt.Errorf("%s %s is answered %d %s", method, path, status, bytes.TrimSpace(text))
 	}
 	if err != nil {
 		return err

@@ -122,10 +122,10 @@ func TestRealRun(t *testing.T) {
 // The configuration is one that a gateway takes, with a lane for the messages, and the
 // caller's key is one that may send them.
 func TestConfiguration(t *testing.T) {
-	w := &world{dir: t.TempDir(), key: callerKey}
+	w := &world{dir: t.TempDir(), caller: newCaller(callerKey)}
 	defer w.close()
 	o := Standard()
-	if err := errors.Join(w.writeSecrets(), w.openFleet(&o, local.Addresses{Kafka: "127.0.0.1:1", Redis: "127.0.0.1:1", Cassandra: "127.0.0.1:1"})); err != nil {
+	if err := errors.Join(fleet.WriteCallers(w.dir, w.caller), w.openFleet(&o, local.Addresses{Kafka: "127.0.0.1:1", Redis: "127.0.0.1:1", Cassandra: "127.0.0.1:1"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Config.CheckGateway(); err != nil {
@@ -288,11 +288,11 @@ func (s *stores) Read(_ context.Context, ids []string) ([][]push.Row, error) {
 // A gateway takes what callers send, and answers what they ask about it once it is
 // delivered, and not before.
 func TestCallersOfAGateway(t *testing.T) {
-	w := &world{dir: t.TempDir(), key: "k" + strings.Repeat("-", gateway.MinKey)}
-	if err := w.writeSecrets(); err != nil {
+	w := &world{dir: t.TempDir(), caller: newCaller("k" + strings.Repeat("-", gateway.MinKey))}
+	if err := fleet.WriteCallers(w.dir, w.caller); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := gateway.OpenCallers(filepath.Join(w.dir, keysFile))
+	keys, err := gateway.OpenCallers(filepath.Join(w.dir, "keys.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestCallersOfAGateway(t *testing.T) {
 		Times:   gateway.Times{Confirm: slow, Status: slow, Kept: 720 * time.Hour, Delay: 2 * time.Hour},
 		Metrics: gateway.NewMetrics(nil), Log: slog.New(slog.DiscardHandler)})
 	serve := func(rw http.ResponseWriter, r *http.Request) {
-		r.Header.Set("Authorization", "Bearer "+w.key)
+		r.Header.Set("Authorization", "Bearer "+w.caller.Key)
 		g.ServeHTTP(rw, r)
 	}
 	var kept []sent

@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 }
 
 func (w *world) measure(ctx context.Context, o *Options, r *Result) (err error) {
-	base := spec{Address: w.address, Key: w.key, WarmUp: seconds(o.WarmUp), Measure: seconds(o.Seconds), Lines: 1}
+	base := spec{Address: w.address, Key: w.caller.Key, WarmUp: seconds(o.WarmUp), Measure: seconds(o.Seconds), Lines: 1}
 	s := base
 	s.Kind, s.Connections = single, o.Connections
 	if r.Single, _, err = w.load(ctx, o, r, "single messages, as fast as they are answered", &s, 1); err != nil {

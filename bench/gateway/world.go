@@ -4,14 +4,9 @@ package gateway
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +26,7 @@ type world struct {
 	*fleet.Fleet
 	gateway *fleet.Process
 	address string // for callers
-	key     string // of the one caller
+	caller  fleet.Caller
 	dir     string
 	pids    map[string]int // of the servers and the gateway
 	admin   *kafka.Admin
@@ -41,9 +36,13 @@ type world struct {
 // callerKey is good on this machine and for the time of a run alone.
 const callerKey = "caller-caller-caller-caller-caller-caller"
 
+func newCaller(key string) fleet.Caller {
+	return fleet.Caller{Key: key, Sender: "caller", Apps: []string{app}, Rights: []string{"send", "read"}}
+}
+
 // open starts the servers, makes topics and schema, and starts the gateway.
 func open(ctx context.Context, o *Options) (*world, error) {
-	w := &world{pids: make(map[string]int), key: callerKey}
+	w := &world{pids: make(map[string]int), caller: newCaller(callerKey)}
 	if err := w.start(ctx, o); err != nil {
 		w.close() // of what was started
 		return nil, err
@@ -56,7 +55,7 @@ func (w *world) start(ctx context.Context, o *Options) (err error) {
 		return fmt.Errorf("making a folder: %w", err)
 	}
 	w.ends = append(w.ends, func() { _ = os.RemoveAll(w.dir) })
-	if err := w.writeSecrets(); err != nil {
+	if err := fleet.WriteCallers(w.dir, w.caller); err != nil {
 		return err
 	}
 	startServers := w.startReal
@@ -134,39 +133,17 @@ func (w *world) configure(c *configs.Config, o *Options) {
 	d := configs.Default()
 	c.Lanes, c.Cassandra.Timeout = d.Lanes, slow/6
 	c.Gateway.Confirm, c.Gateway.Status, c.Gateway.Drain, c.Gateway.AnswerTimeout = slow, slow, slow, d.Gateway.BodyTimeout+2*slow
-	c.Gateway.Listen, c.Gateway.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
-	c.Gateway.KeysFile, c.Gateway.ReceiptsFile = filepath.Join(w.dir, keysFile), filepath.Join(w.dir, receiptsFile)
+	fleet.UseCallers(c, w.dir)
 	c.Kafka.Topics.Partitions = o.Partitions
 	c.Admin.PProf = true
 	if o.Subscribers > 0 && !o.Embedded {
-		c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.AdminListen = true, true, "127.0.0.1:0"
+		c.Gateway.Topics, c.Gateway.Fanout.Enabled = true, true
 		c.Gateway.Fanout.Lag = 1_000_000_000 // nobody works on the lane
 	}
 }
 
 // slow is how long a slow machine may take.
 const slow = time.Minute
-
-// Names of the gateway's files.
-const (
-	keysFile     = "keys.json"
-	receiptsFile = "receipts.key"
-)
-
-func (w *world) writeSecrets() error {
-	hash := sha256.Sum256([]byte(w.key))
-	keys, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
-		"name": "caller", "sha256": hex.EncodeToString(hash[:]), "sender": "caller", "apps": []string{app}, "rights": []string{"send", "read"}}}})
-	if err != nil {
-		return err
-	}
-	err = errors.Join(os.WriteFile(filepath.Join(w.dir, keysFile), keys, 0o600),
-		os.WriteFile(filepath.Join(w.dir, receiptsFile), []byte(strings.Repeat("receipts-", 4)+"\n"), 0o600))
-	if err != nil {
-		return fmt.Errorf("writing the gateway's secrets: %w", err)
-	}
-	return nil
-}
 
 func (w *world) openAdmin() error {
 	options, err := wiring.Kafka(w.Config, slog.New(slog.DiscardHandler))
