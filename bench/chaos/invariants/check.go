@@ -35,6 +35,11 @@ const (
 	Reasons    Invariant = "reasons" // see checker.reasons
 	Quotas     Invariant = "quotas"
 	Recoveries Invariant = "recoveries"
+	Durable    Invariant = "durable"
+	Refused    Invariant = "refused"
+	Receipts   Invariant = "receipts"
+	Answers    Invariant = "answers"
+	Fanned     Invariant = "fan-outs"
 )
 
 // meanings are the promises in words, for reports.
@@ -58,6 +63,11 @@ var meanings = map[Invariant]string{
 	Reasons:    "no partition stands still but for a reason that its own worker declares, or that keeps it from that",
 	Quotas:     "the fleet keeps to a quota that it was never told, and uses it",
 	Recoveries: "a provider that comes back slowly is not pushed over again",
+	Durable:    "what a gateway answered 202 is in its lane, and a lane has no more than was sent",
+	Refused:    "what a gateway refused is not pushed",
+	Receipts:   "a message has one id however often it is sent, and its receipt says what became of it",
+	Answers:    "gateways answer in time whatever is away, and send while only what they do not need is",
+	Fanned:     "who was subscribed all the time gets a message to the topic once, who was not gets none, and its receipt counts them",
 	Pressure:   "while a store is away, no more is sent than the windows hold",
 }
 
@@ -66,7 +76,7 @@ func (i Invariant) Meaning() string { return meanings[i] }
 
 // All are the promises in order, with Incomplete first.
 func All() []Invariant {
-	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons, Quotas, Recoveries}
+	return []Invariant{Incomplete, I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, Exits, Isolation, Pressure, Stops, Bound, Memory, Reasons, Quotas, Recoveries, Durable, Refused, Receipts, Answers, Fanned}
 }
 
 // kept is how many findings of one promise are described; all are counted.
@@ -85,7 +95,8 @@ type Report struct {
 	Events        []EventReport // in the order of Ledgers.Events
 	Worst         Worst
 	Memory        []Growth // of processes that had a backlog large enough to tell
-	Stale         int      // samples of offsets that a broker told when it had just come back, and that were old
+	Calls         CallReport
+	Stale         int // samples of offsets that a broker told when it had just come back, and that were old
 	Unobserved    []Invariant
 	Violations    map[Invariant]int      // how often each promise was broken
 	Findings      map[Invariant][]string // the first of them, in words
@@ -118,6 +129,7 @@ type Worst struct {
 	Exposed    int           // pushes of one worker that were accepted without a row
 	Memory     int64         // bytes of one worker
 	Stop       time.Duration // from when a worker was told to end until it had
+	Answer     time.Duration // of a gateway that was not stopped meanwhile
 }
 
 // Clean reports whether every promise was kept.
@@ -163,6 +175,8 @@ func Check(l *Ledgers) *Report {
 	c.recoveries()
 	c.stops()
 	c.bounds()
+	c.gateways()
+	c.fanouts()
 	return c.r
 }
 

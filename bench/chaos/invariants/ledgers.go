@@ -23,6 +23,10 @@
 //     time, or Bound in Limits.Unobserved.
 //   - Owners and Declared: whose each partition was, and what its owner said of
 //     why it stands still, or Reasons in Limits.Unobserved.
+//   - Calls, Fanouts and Changes, where Limits.Gateways says that there are
+//     gateways: each request and its answer, and what receipts say in the end. The
+//     producer's ledger is then what somebody has read from the lane, and names for
+//     each record the call that it is of.
 //   - Events: what was done to the fleet, with how many pushes each may make
 //     the fleet repeat. Without events nothing may be repeated.
 //
@@ -48,6 +52,9 @@ type Ledgers struct {
 	Exposures Ledger[Exposure]
 	Owners    Ledger[Owner]    // of the lane's own partitions: each change
 	Declared  Ledger[Declared] // what workers say of those
+	Calls     Ledger[Call]     // through gateways, where Limits.Gateways is set, as the two below
+	Fanouts   Ledger[Fanout]
+	Changes   Ledger[Change] // of the topic's subscribers
 	Exits     []Exit
 	Events    []Event
 	Shut      []Span // when nobody of the fleet could reach the status store
@@ -94,6 +101,8 @@ type Produced struct {
 	Kind      string    // what is special about it, in words; empty = nothing
 	Reason    string    // that a row must have where it ends with the first of Outcomes; empty = any
 	Textless  bool      // has nothing to show
+	Call      string    // the Call or Fanout that it is of; empty = nobody asks
+	User      string    // whom it is for, where it is of a Fanout
 }
 
 // Send is one push as the simulator saw it.
@@ -248,6 +257,13 @@ type Event struct {
 	// if that is later, to End: a store is away, so what is not sent stays unsent.
 	Pushes int
 	Away   time.Time
+	// Stands says that the process that it is of could do nothing from Start to End.
+	// Serves says that gateways need nothing that was away to send.
+	Stands, Serves bool
+	// Unheard is how many calls a gateway that was killed had open whose records Kafka had.
+	Unheard int
+	// Again is the most records of fan-outs that it may make be produced again.
+	Again int
 	// Quota is set where the provider takes only so much while the event lasts, which
 	// is less than what waits for it.
 	Quota *Quota
@@ -315,6 +331,8 @@ type Limits struct {
 	// Unobserved are invariants that this run has no observer for: I8, I9. They
 	// are named in the report.
 	Unobserved []Invariant
+	Gateways   int           // above 0 there are gateways, and ledgers of what they were asked
+	Answer     time.Duration // the longest that one takes to answer; 0 = 8 s
 	// Windows is what a worker's windows hold by the configuration: the bound
 	// that it must print; 0 = not compared.
 	Windows int
@@ -330,6 +348,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.Grace, time.Second)
 	set(&l.SampleGap, 2*time.Second)
 	set(&l.Look, 5*time.Second)
+	set(&l.Answer, 8*time.Second)
 	if l.Mode == "" {
 		l.Mode = AtLeastOnce
 	}

@@ -43,6 +43,16 @@ var outcomeNames = map[Outcome]string{
 
 func (o Outcome) String() string { return outcomeNames[o] }
 
+// OutcomeOf is the outcome of this name; Open for all that is none.
+func OutcomeOf(name string) Outcome {
+	for o, n := range outcomeNames {
+		if n == name {
+			return o
+		}
+	}
+	return Open
+}
+
 // weights say which state decides where several are there: of a notification's
 // devices, and of two final rows of one step of a device.
 var weights = map[State]int{
