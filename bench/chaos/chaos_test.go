@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		if os.Getenv(local.EnvServers) == "" {
 			return nil // what needs it is skipped
 		}
-		programs, err = fleet.Build(ctx, dir, false, "pushworker")
+		programs, err = fleet.Build(ctx, dir, false, "pushworker", "pushgateway")
 		return err
 	})
 }
@@ -38,6 +38,12 @@ func clean(t *testing.T, name, mode string, seed uint64, length time.Duration) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cleanOf(t, s, mode, seed, length)
+}
+
+// cleanOf is clean of a scenario that may be the test's own.
+func cleanOf(t *testing.T, s *Scenario, mode string, seed uint64, length time.Duration) *Result {
+	t.Helper()
 	if length == 0 {
 		length = s.Short
 	}

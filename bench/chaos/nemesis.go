@@ -21,6 +21,7 @@ type nemesis struct {
 	world    *world
 	arrivals *arrivals
 	status   *statusReader
+	callers  *callers // nil = there are none
 	say      func(format string, args ...any)
 
 	judged   func(context.Context) error // waits until all is read that commits have passed
@@ -84,6 +85,12 @@ func (n *nemesis) do(ctx context.Context, a Action) error {
 		return n.join()
 	case a.Fault == Leave:
 		return n.leave(ctx)
+	case a.Fault == Visit:
+		return n.visit(ctx, a)
+	case a.Fault == Grow:
+		return n.grow(ctx)
+	case ofGateways(a.Target):
+		return n.gateway(ctx, a)
 	case a.Target == Kafka || a.Target == Redis || a.Target == Cassandra:
 		return n.server(ctx, a)
 	case a.Fault == Quota:

@@ -17,11 +17,14 @@ import (
 func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.world.serving[a.Target].Lock()
 	defer n.world.serving[a.Target].Unlock()
-	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra, Mute: a.Target == Kafka, Bars: true}
+	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra, Mute: a.Target == Kafka, Bars: true, Serves: a.Target != Kafka}
 	if a.Target == Kafka {
 		e.Loads = a.Fault == Kill || a.Fault == Stop || a.Fault == Full
 		// The group may give partitions away whose owners cannot say goodbye.
 		e.Repeats = n.world.scenario.bound() * len(n.world.workers())
+	}
+	if a.Target != Redis { // no chunk of a fan-out ends without these
+		e.Again = n.world.again() * n.world.fanoutProcesses()
 	}
 	if a.Fault == Lag {
 		e.Stalls, e.Unrecordable, e.Mute, e.Bars, e.Repeats = false, false, false, false, 0

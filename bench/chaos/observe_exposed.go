@@ -178,6 +178,26 @@ func resident(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
+// finish looks once more where the last look failed, until it is one: the store may have been
+// away for a moment just then. run has ended.
+func (x *exposed) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	for x.failed() && ctx.Err() == nil {
+		err := x.look(ctx)
+		x.mu.Lock()
+		x.last = err
+		x.mu.Unlock()
+		hold(ctx, statusPause)
+	}
+}
+
+func (x *exposed) failed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.last != nil
+}
+
 // close seals the ledger, if the last look was one.
 func (x *exposed) close() invariants.Ledger[invariants.Exposure] {
 	x.mu.Lock()

@@ -71,12 +71,13 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// How long a sample's questions may take. What an outage has left to be read
-// can be much: it is read in parts, and a part that was read stays so.
+// How long a sample's questions may take, and each part of what is read. What an outage
+// has left to be read can be much, and ids of fan-outs lie far apart in the store: it is
+// read in parts, and a part that was read stays so.
 const (
 	askTimeout  = 3 * time.Second
 	lookTimeout = 20 * time.Second
-	lookAtOnce  = 2000 // records
+	lookAtOnce  = 200 // records
 )
 
 // sample asks once. What is committed is asked before the ends: so a lag of zero
@@ -148,8 +149,6 @@ func (s *sampler) ask(ctx context.Context) (committed map[invariants.Partition]i
 // look reads the status of every record that a commit has passed and that was
 // not read yet. After an error what was not reached stays to be read.
 func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]int64) (unsettled map[invariants.Partition][]int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
 	var records []invariants.Produced // of each partition in the order of their offsets
 	patience := time.Now().Add(time.Second)
 	for p, to := range committed {
@@ -181,6 +180,8 @@ func (s *sampler) look(ctx context.Context, committed map[invariants.Partition]i
 
 // lookAt reads the status of some records, and notes up to where that is done.
 func (s *sampler) lookAt(ctx context.Context, records []invariants.Produced) error {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
 	ids := make([]string, len(records))
 	for i := range records {
 		ids[i] = records[i].ID

@@ -20,6 +20,14 @@ const (
 	Join    Fault = "join"    // one worker more
 	Leave   Fault = "leave"   // SIGTERM to the newest that joined
 
+	// KillUnheard is Kill of a gateway at a moment when Kafka has taken what it was sent,
+	// and nobody was told.
+	KillUnheard Fault = "kill before the answer"
+	// Visit is a process of fan-outs more, which leaves when the length is over.
+	Visit Fault = "visit"
+	// Grow gives the lane's topic more partitions.
+	Grow Fault = "grown"
+
 	Wipe Fault = "wipe" // FLUSHALL
 
 	// Rewind ends all workers in order, sets the offsets of the lane's group back
@@ -79,10 +87,20 @@ const (
 	APNS      = "apns"
 	FCM       = "fcm"
 	Workers   = "workers" // all of them
+	Fanouts   = "fan-outs"
 )
 
 // worker names the target of slot i, from 0.
 func worker(i int) string { return fmt.Sprintf("worker %d", i+1) }
+
+// gateway and fanoutProcess name the targets of their slots, from 0.
+func gateway(i int) string       { return fmt.Sprintf("%s%d", gatewayTarget, i+1) }
+func fanoutProcess(i int) string { return fmt.Sprintf("%s%d", fanoutTarget, i+1) }
+
+const (
+	gatewayTarget = "gateway "
+	fanoutTarget  = "fan-out "
+)
 
 // paths names the connections of a worker to the providers.
 func paths(i int) string { return fmt.Sprintf("providers of worker %d", i+1) }

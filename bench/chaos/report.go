@@ -31,12 +31,7 @@ func (r *Result) kinds() (names []string, count, repeated, bound map[string]int)
 	count, repeated, bound = map[string]int{}, map[string]int{}, map[string]int{}
 	for i := range r.Ledgers.Events {
 		e := &r.Ledgers.Events[i]
-		target := e.Target
-		if strings.HasPrefix(target, appTarget) {
-			target = "an app"
-		} else if target != Kafka && target != Redis && target != Cassandra && target != APNS && target != FCM {
-			target = "a worker"
-		}
+		target := kindOf(e.Target)
 		name := e.Kind + " of " + target
 		if count[name] == 0 {
 			names = append(names, name)
@@ -52,6 +47,23 @@ func (r *Result) kinds() (names []string, count, repeated, bound map[string]int)
 	return names, count, repeated, bound
 }
 
+// kindOf is what a target is one of.
+func kindOf(target string) string {
+	switch {
+	case strings.HasPrefix(target, appTarget):
+		return "an app"
+	case strings.HasPrefix(target, gatewayTarget):
+		return "a gateway"
+	case strings.HasPrefix(target, fanoutTarget):
+		return "a process of fan-outs"
+	case slices.Contains([]string{Kafka, Redis, Cassandra, APNS, FCM, Fanouts}, target):
+		return target
+	}
+	return ofWorker
+}
+
+const ofWorker = "a worker"
+
 // WriteText writes the summary that a person reads first. version is the
 // commit that was tested.
 func (r *Result) WriteText(w io.Writer, version string) error {
@@ -66,6 +78,13 @@ func (r *Result) WriteText(w io.Writer, version string) error {
 	p("%8d pushes accepted, %d of them again (%.4f %%)", rep.Pushes, rep.Repeated, 100*float64(rep.Repeated)/float64(max(1, rep.Pushes)))
 	for _, k := range slices.Sorted(maps.Keys(rep.Letters)) {
 		p("%8d records in %s topics", rep.Letters[k], k)
+	}
+	if k := rep.Calls; k.Attempts > 0 {
+		p("%8d messages through gateways in %d attempts: %d answered 202, %d refused, %d with 429, %d with 503, %d not at all; the slowest after %v", k.Calls, k.Attempts,
+			k.Accepted, k.Refused, k.Busy, k.Away, k.Unheard, round(rep.Worst.Answer))
+	}
+	if k := rep.Calls; k.Fanouts > 0 {
+		p("%8d fan-outs to %d subscribers in all: %d notifications, %d of their records again, %d subscribers came or went meanwhile", k.Fanouts, k.Audience, k.Emitted, k.Again, k.Apart)
 	}
 	p("faults, and what they made be sent again of what they may:")
 	names, count, repeated, bound := r.kinds()
@@ -110,7 +129,7 @@ func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 // kills is how many processes of workers were killed.
 func (r *Result) kills() (n int) {
 	for _, e := range r.Ledgers.Events {
-		if (e.Kind == string(Kill) || e.Kind == string(KillAll)) && e.Target != Kafka && e.Target != Redis && e.Target != Cassandra {
+		if (e.Kind == string(Kill) || e.Kind == string(KillAll)) && kindOf(e.Target) == ofWorker {
 			n++
 		}
 	}

@@ -84,7 +84,10 @@ type run struct {
 	world    *world
 	arrivals *arrivals
 	ledger   *ledger
-	producer *producer
+	producer *producer // nil where records come through gateways, as the three below are where not
+	callers  *callers
+	topic    *topic // nil also where there are no fan-outs
+	reader   *reader
 	status   *statusReader
 	sampler  *sampler
 	nemesis  *nemesis
@@ -103,6 +106,7 @@ func (u *run) all(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, u.world.close()) }()
+	defer func() { u.reader.close() }() // of observe
 	if err := u.observe(ctx); err != nil {
 		return err
 	}
@@ -143,7 +147,11 @@ func (u *run) observe(ctx context.Context) (err error) {
 	if u.ledger, err = newLedger(u.world, filepath.Join(u.Dir, "produced.jsonl")); err != nil {
 		return err
 	}
-	if u.producer, err = newProducer(u.world, u.ledger); err != nil {
+	if u.Scenario.through != nil {
+		if err := u.observeGateways(ctx); err != nil {
+			return err
+		}
+	} else if u.producer, err = newProducer(u.world, u.ledger); err != nil {
 		return err
 	}
 	u.status = &statusReader{addr: u.world.cassandra.Addr(), keyspace: c.Cassandra.Keyspace}
@@ -161,7 +169,7 @@ func (u *run) observe(ctx context.Context) (err error) {
 	if u.owners, err = newOwners(u.world, groups[0], fleet.Topic); err != nil {
 		return err
 	}
-	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, say: u.Progress,
+	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, callers: u.callers, say: u.Progress,
 		judged: u.sampler.awaitLook, produced: u.ledger.bytes, loaded: make(chan struct{})}
 	return nil
 }
@@ -174,11 +182,18 @@ func (u *run) breakIt(ctx context.Context) error {
 	var failed error
 	producing.Go(func() {
 		defer close(u.nemesis.loaded)
-		failed = u.producer.run(ctx, u.records, u.Scenario.Rate)
+		if u.Scenario.through != nil {
+			failed = u.callGateways(ctx)
+		} else {
+			failed = u.producer.run(ctx, u.records, u.Scenario.Rate)
+		}
 	})
 	err := u.nemesis.run(ctx, u.result.Began, u.result.Plan)
 	producing.Wait()
-	return errors.Join(err, failed)
+	if err = errors.Join(err, failed); err == nil && u.Scenario.through != nil {
+		err = u.world.restartGateways(ctx)
+	}
+	return err
 }
 
 // heal waits until every record is committed, of the lane's own topic and of
@@ -211,7 +226,12 @@ func (u *run) heal(ctx context.Context) error {
 		}
 	}
 	u.result.Ended = time.Now()
-	return nil
+	looking, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	if err := u.sampler.awaitLook(looking); err != nil {
+		u.Progress("%v", err) // the judge says what is missing
+	}
+	return ctx.Err()
 }
 
 // answered is an error while a lane that sends at most once has intents without
@@ -249,8 +269,11 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 	hold(ctx, u.rest())
 	l := &invariants.Ledgers{Limits: u.limits()}
 	l.Offsets = u.sampler.close()
-	u.producer.close()
+	if err := u.closeLane(ctx, l); err != nil {
+		return err
+	}
 	l.Producer, l.Marks = u.ledger.seal(), u.ledger.marks
+	u.exposed.finish(ctx)
 	l.Exposures = u.exposed.close()
 	l.Owners, l.Declared = u.owners.close()
 	after, err := u.world.footprintsAtRest(ctx, idle)
@@ -284,9 +307,13 @@ func (u *run) collect(ctx context.Context, idle []invariants.Footprint) error {
 			e.Unknown = e.Repeats / u.Scenario.bound() * u.Scenario.intended()
 		}
 	}
-	for _, s := range u.world.workers() {
+	for _, s := range u.world.all() {
+		budget := u.world.termBudget()
+		if s.apns == nil {
+			budget = u.world.gatewayBudget(s)
+		}
 		if p := s.process(); p != nil && p.Running() {
-			if err := s.term(ctx, u.world.termBudget()); err != nil {
+			if err := s.term(ctx, budget); err != nil {
 				return err
 			}
 		}
@@ -310,12 +337,18 @@ func (u *run) limits() invariants.Limits {
 	// with its reader and writer.
 	pool := c.Send.APNS.Connections + c.Send.FCM.Connections
 	l.FDs, l.Goroutines = 50+pool, 100+4*pool
+	if t := u.Scenario.through; t != nil {
+		l.Gateways = t.gateways
+	}
 	if u.Scenario.limits != nil {
 		u.Scenario.limits(&l)
 	}
 	if u.Busy { // times, and never how many of something are allowed
 		l.Standstill, l.Heal, l.SampleGap, l.Grace = 2*time.Minute, time.Minute, 30*time.Second, 10*time.Second
-		l.Look = 30 * time.Second
+		l.Look, l.Answer = 30*time.Second, 40*time.Second
+		if u.topic != nil { // each row lies in another place of the store
+			l.Look *= 4
+		}
 		l.Back = min(l.Back*4, time.Minute)
 	}
 	return l

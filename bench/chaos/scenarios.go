@@ -65,6 +65,8 @@ type Scenario struct {
 	// Broken says why a scenario is not clean today, and is not run unless it is named;
 	// empty = it is clean.
 	Broken string
+	// through is set where records come through gateways, and none of the crowd's own.
+	through *through
 	// alone is set where no two faults touch: then the provider that has none is
 	// held to its rate.
 	alone bool
@@ -98,7 +100,7 @@ func Scenarios() []*Scenario {
 			Workers: 3, Rate: 200, Latency: 100 * time.Millisecond, Session: 2 * time.Second, plan: redisWipe},
 		{Name: "provider", About: "FCM answers 429 to everything, with Retry-After in its forms; then APNs is down: 3 minutes in full", Full: 8 * time.Minute, Short: 60 * time.Second,
 			Workers: 2, Rate: 200, Latency: 50 * time.Millisecond, Session: 6 * time.Second, plan: provider, alone: true},
-	}, sequences()...)
+	}, append(sequences(), throughGateways()...)...)
 }
 
 // FindScenario returns the one of that name.

@@ -17,11 +17,14 @@ import (
 )
 
 // slot is a place for a process that is started again and again: a worker with
-// proxies of its own in front of the providers, or the registry.
+// proxies of its own in front of the providers, a gateway with one for its callers, a
+// process of fan-outs, or the registry.
 type slot struct {
 	world     *world
 	name      string
-	apns, fcm *proxy.Proxy // nil for the registry
+	launch    func() (*fleet.Process, error)
+	apns, fcm *proxy.Proxy // of a worker
+	door      *proxy.Proxy // of a gateway: where callers come, whichever process is behind it
 
 	busy sync.Mutex // held while something is done to the process
 
@@ -33,6 +36,7 @@ type slot struct {
 
 func (w *world) newSlot(name string) (*slot, error) {
 	s := &slot{world: w, name: name}
+	s.launch = s.launchWorker
 	at := strings.TrimPrefix(w.fleet.Sim.URL(), "https://")
 	var err error
 	if s.apns, err = proxy.Listen(at, w.senders.note(name)); err != nil {
@@ -52,26 +56,36 @@ func (w *world) newSlot(name string) (*slot, error) {
 // partitions it has.
 func clientID(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
+// launchWorker starts a worker that reaches the providers by the slot's proxies.
+func (s *slot) launchWorker() (*fleet.Process, error) {
+	return s.world.fleet.StartOtherWorker(func(c *configs.Config) {
+		c.Kafka.ClientID = clientID(s.name)
+		c.Apps = slices.Clone(c.Apps)
+		for i := range c.Apps {
+			app := &c.Apps[i]
+			apns, fcm := *app.APNS, *app.FCM
+			apns.ProductionURL, apns.SandboxURL = "https://"+s.apns.Addr(), "https://"+s.apns.Addr()
+			fcm.URL = "https://" + s.fcm.Addr()
+			app.APNS, app.FCM = &apns, &fcm
+		}
+	}, s.world.env...)
+}
+
 // start starts the process and watches it until it ends.
-func (s *slot) start() (err error) {
-	var p *fleet.Process
-	if s.apns == nil {
-		p, err = s.world.fleet.StartRegistry()
-	} else {
-		p, err = s.world.fleet.StartOtherWorker(func(c *configs.Config) {
-			c.Kafka.ClientID = clientID(s.name)
-			c.Apps = slices.Clone(c.Apps)
-			for i := range c.Apps {
-				app := &c.Apps[i]
-				apns, fcm := *app.APNS, *app.FCM
-				apns.ProductionURL, apns.SandboxURL = "https://"+s.apns.Addr(), "https://"+s.apns.Addr()
-				fcm.URL = "https://" + s.fcm.Addr()
-				app.APNS, app.FCM = &apns, &fcm
-			}
-		}, s.world.env...)
+func (s *slot) start() error {
+	if s.door != nil {
+		s.door.Target("") // the port of the one before may be anybody's
 	}
+	p, err := s.launch()
 	if err != nil {
 		return err
+	}
+	if s.door != nil {
+		s.world.watching.Go(func() {
+			if at, err := p.AwaitCallers(context.Background()); err == nil { // it ends with the process
+				s.door.Target(at)
+			}
+		})
 	}
 	s.mu.Lock()
 	s.running, s.started = p, time.Now()

@@ -37,6 +37,11 @@ type world struct {
 	slots    []*slot  // the workers; their number does not change but with Join
 	registry *slot
 
+	gateways []*slot // guarded by mu
+	fanouts  []*slot // guarded by mu; processes of fan-outs, whose number does not change but with Join
+	largest  int     // subscribers in a chunk, at most; does not change once the processes are started
+	dir      string
+
 	kafka, redis, cassandra *local.Server
 	proxies                 map[string]*proxy.Proxy // by server
 	// serving holds back a fault of a server while another one is done to it.
@@ -92,7 +97,7 @@ func (s *Scenario) intended() int { return partitions * s.records(configs.AtMost
 // newWorld starts servers and proxies, and makes topics, schema and users. On
 // an error nothing is left.
 func newWorld(ctx context.Context, o *Options, dir string, records int, seen *arrivals) (_ *world, err error) {
-	w := &world{scenario: o.Scenario, mode: o.Mode, env: o.Env, busy: o.Busy, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
+	w := &world{scenario: o.Scenario, mode: o.Mode, env: o.Env, busy: o.Busy, dir: dir, proxies: map[string]*proxy.Proxy{}, senders: &senders{ports: map[string]string{}},
 		serving: map[string]*sync.Mutex{Kafka: {}, Redis: {}, Cassandra: {}, APNS: {}, FCM: {}}}
 	seen.senders = w.senders
 	defer func() {
@@ -104,11 +109,19 @@ func newWorld(ctx context.Context, o *Options, dir string, records int, seen *ar
 	options.Seed, options.Others = o.Seed, o.Scenario.others
 	options.Soon, options.Within = 0.02, soonWithin
 	options.Wide, options.WideEvery = o.Scenario.wide, o.Scenario.everyWide()
+	if g := o.Scenario.through; g != nil {
+		g.people(&options, o.Length == o.Scenario.Full)
+	}
 	if w.people, err = crowd.New(options); err != nil {
 		return nil, err
 	}
 	if err := w.startServers(ctx, dir); err != nil {
 		return nil, err
+	}
+	if o.Scenario.through != nil {
+		if err := fleet.WriteCallers(dir, caller()); err != nil {
+			return nil, err
+		}
 	}
 	w.fleet, err = fleet.New(fleet.Options{
 		Dir: dir, Programs: o.Programs, Others: o.Scenario.others, Keyspace: "chaos", Watch: seen.watch, Configure: w.configure,
@@ -187,6 +200,9 @@ func (w *world) configure(c *configs.Config) {
 	if n := w.scenario.wide; n > 0 {
 		c.Registry.DevicesPerUser, c.Registry.DevicesPerApp = n, n
 	}
+	if w.scenario.through != nil {
+		w.useGateways(c)
+	}
 	if w.scenario.configure != nil {
 		w.scenario.configure(c)
 	}
@@ -206,7 +222,7 @@ func (w *world) populate(ctx context.Context) error {
 		}
 		hold(ctx, 200*time.Millisecond)
 	}
-	w.registry = &slot{world: w, name: "registry"}
+	w.registry = &slot{world: w, name: "registry", launch: w.fleet.StartRegistry}
 	if err := w.registry.start(); err != nil {
 		return err
 	}
@@ -230,7 +246,7 @@ func (w *world) populate(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return w.startGateways(ctx)
 }
 
 // kafkaClient is a client that reaches the broker around the proxy. A broker that
@@ -253,9 +269,16 @@ func (w *world) workers() []*slot {
 	return slices.Clone(w.slots)
 }
 
-// find returns the worker of that name.
+// all are the slots of all processes but the registry.
+func (w *world) all() []*slot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Concat(w.slots, w.gateways, w.fanouts)
+}
+
+// find returns the process of that name.
 func (w *world) find(name string) (*slot, error) {
-	for _, s := range w.workers() {
+	for _, s := range w.all() {
 		if s.name == name {
 			return s, nil
 		}
@@ -272,7 +295,7 @@ func (w *world) noteExit(e invariants.Exit) {
 // close ends everything.
 func (w *world) close() error {
 	var errs []error
-	for _, s := range w.workers() {
+	for _, s := range w.all() {
 		s.expectEnd()
 	}
 	if w.registry != nil {
@@ -282,8 +305,12 @@ func (w *world) close() error {
 		errs = append(errs, w.fleet.Close())
 	}
 	w.watching.Wait()
-	for _, s := range w.workers() {
-		errs = append(errs, s.apns.Close(), s.fcm.Close())
+	for _, s := range w.all() {
+		for _, p := range []*proxy.Proxy{s.apns, s.fcm, s.door} {
+			if p != nil {
+				errs = append(errs, p.Close())
+			}
+		}
 	}
 	for _, p := range w.proxies {
 		if p != nil {

@@ -144,7 +144,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitBroken
 	}
 	defer os.RemoveAll(dir)
-	programs, err := fleet.Build(ctx, dir, false, "pushworker")
+	programs, err := fleet.Build(ctx, dir, false, "pushworker", "pushgateway")
 	if err != nil {
 		fmt.Fprintln(stderr, "chaos:", err)
 		return exitBroken
