@@ -102,7 +102,10 @@ func (o Options) newClient(more ...kgo.Opt) (*kgo.Client, error) {
 	if id == "" {
 		id = "pushfleet"
 	}
-	opts := []kgo.Opt{kgo.SeedBrokers(o.Brokers...), kgo.ClientID(id), kgo.Dialer(o.dialer())}
+	opts := []kgo.Opt{kgo.SeedBrokers(o.Brokers...), kgo.ClientID(id), kgo.Dialer(o.dialer()),
+		// The fleet has metrics of its own. A client that pushes them to a broker waits a second
+		// at its end for one that is away.
+		kgo.DisableClientMetrics()}
 	if o.Log != nil {
 		opts = append(opts, kgo.WithLogger(clientLog{o.Log}))
 	}
