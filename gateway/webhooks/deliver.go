@@ -21,23 +21,20 @@ func (d *Deliverer) Deliver(ctx context.Context, e *Event) error {
 		return d.bury(ctx, e, Unreadable, "")
 	}
 	l, id := d.line(e.Sender), push.WebhookID(e.Sender, e.Value)
-	var notBefore time.Time // after a failure others are to have a turn
+	var last *Endpoint      // that it was sent to
+	var notBefore time.Time // after a failure others are to have a turn there
 	var accepted uint64     // others that the endpoint had taken when this one was last tried
 	for failed, refused := 0, 0; ; {
-		to, err := d.endpoint(ctx, e)
-		if err != nil {
-			return err
-		}
-		if to == nil {
-			return d.bury(ctx, e, NoEndpoint, "")
-		}
-		got, gone, err := l.enter(ctx, e.Leaving, to, notBefore)
+		to, got, err := d.enter(ctx, e, l, last, notBefore)
 		switch {
 		case err != nil:
 			return err
-		case gone:
+		case to == nil:
+			return d.bury(ctx, e, NoEndpoint, "")
+		case got == nil:
 			return d.bury(ctx, e, Gone, "answered 410 before")
 		}
+		last = to
 		began := time.Now()
 		a := d.o.Poster.Post(ctx, to, &Call{ID: id, Body: e.Value, At: began})
 		if ctx.Err() != nil && !a.Delivered() {
@@ -74,6 +71,30 @@ func (d *Deliverer) Deliver(ctx context.Context, e *Event) error {
 			return d.bury(ctx, e, Expired, a.Word)
 		default:
 			notBefore = now.Add(max(a.RetryAfter, backoff.After(failed)) + time.Second)
+		}
+	}
+}
+
+// enter waits until the event may be sent to the endpoint that its sender has then, not before
+// a time if that is the last one again. to is nil if the sender has had none until the event was
+// too old, and got if the endpoint wants none.
+func (d *Deliverer) enter(ctx context.Context, e *Event, l *line, last *Endpoint, notBefore time.Time) (to *Endpoint, got *leave, err error) {
+	for {
+		if to, err = d.endpoint(ctx, e); to == nil {
+			return nil, nil, err
+		}
+		if last != nil && last.version != to.version {
+			notBefore = time.Time{}
+		}
+		got, gone, wait, moved := l.enter(to, notBefore)
+		if got != nil || gone {
+			return to, got, nil
+		}
+		if wait <= 0 || wait > lookEvery { // there may be another endpoint by then
+			wait = lookEvery
+		}
+		if err := await(ctx, e.Leaving, moved, wait); err != nil {
+			return nil, nil, err
 		}
 	}
 }

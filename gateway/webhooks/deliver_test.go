@@ -28,6 +28,7 @@ type world struct {
 	mu     sync.Mutex
 	calls  []Call      // guarded by mu
 	at     []time.Time // guarded by mu; when each call came
+	to     []string    // guarded by mu; the URL of each
 	buried []string    // guarded by mu
 	full   error       // guarded by mu; what Bury returns
 }
@@ -56,9 +57,9 @@ func (w *world) file(entries ...string) {
 }
 
 // Post implements Poster.
-func (w *world) Post(ctx context.Context, _ *Endpoint, c *Call) Answer {
+func (w *world) Post(ctx context.Context, to *Endpoint, c *Call) Answer {
 	w.mu.Lock()
-	w.calls, w.at = append(w.calls, *c), append(w.at, time.Now())
+	w.calls, w.at, w.to = append(w.calls, *c), append(w.at, time.Now()), append(w.to, to.URL)
 	n := len(w.calls)
 	w.mu.Unlock()
 	select {
@@ -231,6 +232,63 @@ func TestRetryAfter(t *testing.T) {
 		}
 		if len(w.calls) != 4 {
 			t.Errorf("%d calls", len(w.calls))
+		}
+	})
+}
+
+// Who waits for an endpoint that rests goes to the one that the file has by then: at once,
+// whatever the former one asked for, and not to one that is no longer there.
+func TestWhoWaitsGoesToTheEndpointThatIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(n int, _ *Call) Answer {
+			if n == 1 {
+				return Answer{Status: http.StatusTooManyRequests, RetryAfter: 40 * time.Minute}
+			}
+			return status(200)
+		})
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Second)
+				if err := w.Deliver(t.Context(), event(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		w.file()
+		time.Sleep(45 * time.Minute)
+		if n := w.called(); n != 1 {
+			t.Errorf("%d calls of an endpoint that is gone from the file: %q", n, w.to)
+		}
+		w.file(entry("orders", "https://y.example/", secretA))
+		began := time.Now()
+		all.Wait()
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the other endpoint had all after %v", took)
+		}
+		if got := strings.Join(w.to, " "); got != "https://x.example/ https://y.example/ https://y.example/ https://y.example/" || len(w.buried) > 0 {
+			t.Errorf("called %s, buried %q", got, w.buried)
+		}
+	})
+}
+
+// The same without a time in between.
+func TestWhoWaitsHearsOfAnotherEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(n int, _ *Call) Answer {
+			if n == 1 {
+				return Answer{Status: http.StatusTooManyRequests, RetryAfter: 40 * time.Minute}
+			}
+			return status(200)
+		})
+		time.AfterFunc(time.Minute, func() { w.file(entry("orders", "https://y.example/", secretA)) })
+		began := time.Now()
+		if err := w.Deliver(t.Context(), event(1)); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 62*time.Second || w.to[1] != "https://y.example/" {
+			t.Errorf("called %q, after %v", w.to, took)
 		}
 	})
 }

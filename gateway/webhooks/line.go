@@ -30,6 +30,7 @@ func newLine() *line { return &line{moved: make(chan struct{})} }
 
 // leave is what an event got to call an endpoint.
 type leave struct {
+	version  string // of the endpoint
 	round    uint64
 	looks    bool
 	accepted uint64 // by then
@@ -41,41 +42,36 @@ func (l *line) changed() {
 	l.moved = make(chan struct{})
 }
 
-// enter waits until an event may be sent to the endpoint, not before its own time; gone = it wants
-// none. It returns an error if ctx or the partition ends first.
-func (l *line) enter(ctx context.Context, leaving <-chan struct{}, to *Endpoint, notBefore time.Time) (got leave, gone bool, err error) {
-	for {
-		l.mu.Lock()
-		if l.version != to.version { // another endpoint: what was known is of the former one
-			l.version, l.row, l.rests, l.until, l.looking, l.gone = to.version, 0, 0, time.Time{}, false, false
-			l.round++
-			l.changed()
-		}
-		now := time.Now()
-		wait := max(l.until.Sub(now), notBefore.Sub(now))
-		resting := !l.until.IsZero()
-		switch {
-		case l.gone:
-			l.mu.Unlock()
-			return leave{}, true, nil
-		case wait <= 0 && !(resting && l.looking):
-			l.looking = resting
-			got := leave{l.round, resting, l.accepted}
-			l.mu.Unlock()
-			return got, false, nil
-		}
-		moved := l.moved
-		l.mu.Unlock()
-		if err := await(ctx, leaving, moved, wait); err != nil {
-			return leave{}, false, err
-		}
-	}
-}
-
-// taken ends a call that was answered well.
-func (l *line) taken(got leave) {
+// enter lets an event to the endpoint, not before its own time; gone = that wants none. With
+// got nil the event is to ask again: when moved is closed, or after wait if that is more than 0.
+func (l *line) enter(to *Endpoint, notBefore time.Time) (got *leave, gone bool, wait time.Duration, moved <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.version != to.version { // another endpoint: what was known is of the former one
+		l.version, l.row, l.rests, l.until, l.looking, l.gone = to.version, 0, 0, time.Time{}, false, false
+		l.round++
+		l.changed()
+	}
+	now := time.Now()
+	wait = max(l.until.Sub(now), notBefore.Sub(now))
+	resting := !l.until.IsZero()
+	switch {
+	case l.gone:
+		return nil, true, 0, nil
+	case wait <= 0 && !(resting && l.looking):
+		l.looking = resting
+		return &leave{l.version, l.round, resting, l.accepted}, false, 0, nil
+	}
+	return nil, false, wait, l.moved
+}
+
+// taken ends a call that was answered well. By a former endpoint it says nothing of this one.
+func (l *line) taken(got *leave) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if got.version != l.version {
+		return
+	}
 	l.accepted++
 	l.row, l.rests, l.until, l.looking = 0, 0, time.Time{}, false
 	l.round++
@@ -85,7 +81,7 @@ func (l *line) taken(got leave) {
 // fails ends a call that was not, and returns how many events have been taken by now.
 // asked: the endpoint asks for a rest, of the length wait if it is not 0. Calls that were
 // on their way when it began to rest say nothing new.
-func (l *line) fails(got leave, asked bool, wait time.Duration) (accepted uint64) {
+func (l *line) fails(got *leave, asked bool, wait time.Duration) (accepted uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if got.round != l.round {
@@ -102,7 +98,7 @@ func (l *line) fails(got leave, asked bool, wait time.Duration) (accepted uint64
 }
 
 // unused gives back leave to call: nothing was asked.
-func (l *line) unused(got leave) {
+func (l *line) unused(got *leave) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if got.looks && got.round == l.round {

@@ -10,11 +10,10 @@ import (
 func TestLateFailuresSayNothingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, to := newLine(), &Endpoint{version: "1"}
-		var got [20]leave
+		var got [20]*leave
 		for i := range got {
-			var err error
-			if got[i], _, err = l.enter(t.Context(), nil, to, time.Time{}); err != nil {
-				t.Fatal(err)
+			if got[i], _, _, _ = l.enter(to, time.Time{}); got[i] == nil {
+				t.Fatal("an endpoint that does not rest is not called")
 			}
 		}
 		for _, g := range got {
@@ -26,6 +25,20 @@ func TestLateFailuresSayNothingNew(t *testing.T) {
 		l.fails(got[0], true, time.Hour)
 		if time.Until(l.until) > backoff.First {
 			t.Error("what was asked before the rest makes it longer")
+		}
+	})
+}
+
+// What a former endpoint answers ends no rest of the one that is.
+func TestAFormerEndpointSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, former, to := newLine(), &Endpoint{version: "1"}, &Endpoint{version: "2"}
+		slow, _, _, _ := l.enter(former, time.Time{})
+		got, _, _, _ := l.enter(to, time.Time{})
+		l.fails(got, true, time.Hour)
+		l.taken(slow)
+		if !l.resting() {
+			t.Error("it does not rest any more")
 		}
 	})
 }
