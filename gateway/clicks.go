@@ -153,7 +153,7 @@ func (g *Gateway) note(ctx context.Context, event clicks.Event, c *clickClaim) *
 	if !g.intake.admit(g.o.Clicks.Rate) {
 		return newProblem(codeBusy, "so many reports come that this one was not taken: send it again").after(1)
 	}
-	if event == clicks.Unsubscribed { // first: what is kept has taken effect
+	if event == clicks.Unsubscribed && !g.wasUnsubscribed(ctx, c.Key) { // first: what is kept has taken effect
 		if problem := g.optOut(ctx, c.User, c.kind); problem != nil {
 			return problem
 		}
@@ -164,6 +164,15 @@ func (g *Gateway) note(ctx context.Context, event clicks.Event, c *clickClaim) *
 		return g.reportsAway(err)
 	}
 	return nil
+}
+
+// wasUnsubscribed reports whether it is known that a user has unsubscribed by this notification,
+// and may want something else by now. What cannot be read is not known.
+func (g *Gateway) wasUnsubscribed(ctx context.Context, k clicks.Key) bool {
+	ctx, cancel := context.WithTimeout(ctx, g.o.Times.Status/2)
+	defer cancel()
+	noted, err := g.o.Clicks.Store.Of(ctx, k)
+	return err == nil && slices.ContainsFunc(noted, func(n clicks.Noted) bool { return n.Event == clicks.Unsubscribed })
 }
 
 func (g *Gateway) reportsAway(err error) *Problem {

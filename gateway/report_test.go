@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -88,6 +89,38 @@ func TestClicksCountOnce(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(w.gateway.o.Metrics.events.WithLabelValues("CLICKED", "accepted")); got < 3 {
 		t.Errorf("counted %v of 3 and more", got)
+	}
+}
+
+// A report of UNSUBSCRIBED that comes again, from an app that heard no answer, does not undo
+// what its user wants by then. What was not kept takes effect again.
+func TestUnsubscribedAgain(t *testing.T) {
+	w := newWorld(t)
+	_, _, token := w.sent("promo")
+	again := func(want string) {
+		t.Helper()
+		if got := w.as(keyLogins, "PUT", "/v1/users/u42/preferences", `{}`); got.status != 202 {
+			t.Fatal(got.text)
+		}
+		if got := w.tell(token, "UNSUBSCRIBED"); got.status != 200 {
+			t.Errorf("%d %s", got.status, got.text)
+		}
+		if got := w.types("u42"); got != want {
+			t.Errorf("opted out of %s, want %s", got, want)
+		}
+	}
+	w.clicks.Fail(errors.New("timeout"))
+	if got := w.tell(token, "UNSUBSCRIBED"); got.code() != "status_away" || w.types("u42") != "[promo]" {
+		t.Errorf("while nothing can be kept: %d %s, opted out of %s", got.status, got.text, w.types("u42"))
+	}
+	w.clicks.Fail(nil)
+	if got := w.tell(token, "CLICKED"); got.status != 200 {
+		t.Errorf("%d %s", got.status, got.text)
+	}
+	again("[promo]")
+	again("[]")
+	if got := w.counts(keySupport, "app=shop"); got != "promo 1 1; " {
+		t.Errorf("counted %s", got)
 	}
 }
 
@@ -205,9 +238,12 @@ func TestReportsInTheDark(t *testing.T) {
 	}{
 		{"Cassandra is away", "CLICKED", func() { w.clicks.Fail(errAway) }, 503, "status_away", 0},
 		{"Cassandra is away, for who unsubscribes", "UNSUBSCRIBED", func() {}, 503, "status_away", 0},
-		{"it is back", "UNSUBSCRIBED", func() { w.clicks.Fail(nil) }, 200, "", 1},
-		{"it is back", "CLICKED", func() {}, 200, "", 2},
-		{"the registry is away", "UNSUBSCRIBED", func() { w.people.set(func() { w.people.readErr = errAway }) }, 503, "registry_away", 2},
+		{"the registry is away", "UNSUBSCRIBED", func() {
+			w.clicks.Fail(nil)
+			w.people.set(func() { w.people.readErr = errAway })
+		}, 503, "registry_away", 0},
+		{"both are back", "UNSUBSCRIBED", func() { w.people.set(func() { w.people.readErr = nil }) }, 200, "", 1},
+		{"both are back", "CLICKED", func() {}, 200, "", 2},
 	} {
 		tt.change()
 		got := w.tell(token, tt.event)
@@ -215,7 +251,6 @@ func TestReportsInTheDark(t *testing.T) {
 			t.Errorf("%s: %d %s, %d notes", tt.why, got.status, got.text, w.clicks.Notes())
 		}
 	}
-	w.people.set(func() { w.people.readErr = nil })
 	if got := w.types("u42"); got != "[promo]" || w.people.count() != 1 {
 		t.Errorf("opted out of %s, by %d records", got, w.people.count())
 	}
