@@ -40,7 +40,8 @@ type intake struct {
 	at   time.Time // guarded by mu; when there was that room
 }
 
-// reportShare is the part of the requests that may be under way that reports may be.
+// reportShare is the part of the requests that may be under way that reports may be, and
+// clicks on links: both need no key.
 const reportShare = 4
 
 func newIntake(requests int, c *Clicks) *intake {

@@ -194,6 +194,7 @@ type Gateway struct {
 	chance   func() float64
 	joining  chan struct{} // and for each batch of subscriptions: as many again
 	stamps   stamps        // of changes of subscriptions
+	clicking chan struct{} // and for each click on a link to unsubscribe
 	intake   *intake
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
@@ -231,6 +232,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status), counts: newCounts(),
 		seed: maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
+		clicking:  make(chan struct{}, max(o.Limits.Requests/reportShare, 1)),
 		intake:    newIntake(o.Limits.Requests, o.Clicks),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"io"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -69,6 +70,41 @@ func TestOneClick(t *testing.T) {
 		if u := w.people.users["u42"]; fmt.Sprint(u.Preferences.Senders) != "[orders]" {
 			t.Errorf("%s: the rest became %+v", kind, u.Preferences)
 		}
+	}
+}
+
+// Whoever makes clicks, and needs no key for it, takes a fourth of the requests that may be
+// under way at most, however slowly they come: sends go on.
+func TestClicksAreBounded(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Limits.Requests = 40 })
+	path := w.link("u42", "promo")
+	var all sync.WaitGroup
+	var ends []*io.PipeWriter
+	for range 40 {
+		body, end := io.Pipe()
+		ends = append(ends, end)
+		r := httptest.NewRequest("POST", path, body)
+		r.Header.Set("Content-Type", clickForm)
+		all.Go(func() {
+			w.gateway.ServeHTTP(httptest.NewRecorder(), r)
+			_ = body.Close()
+		})
+	}
+	for _, end := range ends {
+		_, _ = io.WriteString(end, "L") // whoever reads it is under way, and the others are answered
+	}
+	if got := w.post(plain); got.status != 202 {
+		t.Errorf("a message meanwhile: %d %s", got.status, got.text)
+	}
+	if got := w.click(path, clickForm, click); got.code() != "busy" || got.header.Get("Retry-After") != "1" {
+		t.Errorf("one more click: %d %s", got.status, got.text)
+	}
+	for _, end := range ends {
+		_ = end.Close()
+	}
+	all.Wait()
+	if got := w.click(path, clickForm, click); got.status != 200 {
+		t.Errorf("afterwards: %d %s", got.status, got.text)
 	}
 }
 
