@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,8 +21,6 @@ const (
 	countedPage  = 250  // members of an audience that are read at once
 	countedLooks = 10   // times as many members are looked at, of whom some are no receivers
 	countedAge   = 5 * time.Second
-	countsKept   = 256 // of messages, at once
-	countsAtOnce = 4
 )
 
 // StateCounts is what became of receivers of a message, by state.
@@ -39,38 +36,6 @@ type StateCounts struct {
 	At      time.Time        `json:"at"` // when they were counted
 
 	looked int // members who were looked at
-}
-
-// counts are what the latest counts came to. They are safe for concurrent use.
-type counts struct {
-	places chan struct{} // a place for each that is being counted
-
-	mu     sync.Mutex
-	latest map[uuid.UUID]*count // guarded by mu; at most countsKept
-}
-
-// count is the latest one of a message.
-type count struct {
-	turn   chan struct{} // capacity 1: who counts has put one in
-	answer *StateCounts  // guarded by turn; nil = there is none. What it points to does not change
-}
-
-func newCounts() *counts {
-	return &counts{places: make(chan struct{}, countsAtOnce), latest: make(map[uuid.UUID]*count)}
-}
-
-func (c *counts) of(message uuid.UUID) *count {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.latest[message]
-	if n == nil {
-		if len(c.latest) == countsKept {
-			clear(c.latest) // they are worth seconds
-		}
-		n = &count{turn: make(chan struct{}, 1)}
-		c.latest[message] = n
-	}
-	return n
 }
 
 // countStates answers GET /v1/messages/{id}/counts. {id} is as that of an order.
@@ -91,17 +56,13 @@ func (g *Gateway) countStates(w http.ResponseWriter, r *http.Request, c *Caller)
 	if cl != nil {
 		text = cl.id
 	}
-	n := g.counts.of(id)
-	if err := enter(ctx, n.turn); err != nil {
+	a, problem, err := g.counts.of(ctx, id, func() (StateCounts, *Problem) { return g.count(ctx, id, cl, text) })
+	switch {
+	case err != nil:
 		return g.uncounted(err, text)
+	case problem != nil:
+		return problem
 	}
-	defer leave(n.turn)
-	if n.answer == nil || time.Since(n.answer.At) >= countedAge {
-		if n.answer, problem = g.count(ctx, id, cl, text); problem != nil {
-			return problem
-		}
-	}
-	a := *n.answer
 	a.ID = text // each has a name of its own for it
 	answer(w, http.StatusOK, "application/json", &a)
 	return nil
@@ -113,26 +74,22 @@ func (g *Gateway) uncounted(err error, id string) *Problem {
 }
 
 // count counts what became of the receivers of a message. cl may be nil.
-func (g *Gateway) count(ctx context.Context, id uuid.UUID, cl *claim, name string) (*StateCounts, *Problem) {
-	if err := enter(ctx, g.counts.places); err != nil {
-		return nil, g.uncounted(err, name)
-	}
-	defer leave(g.counts.places)
+func (g *Gateway) count(ctx context.Context, id uuid.UUID, cl *claim, name string) (StateCounts, *Problem) {
+	s := StateCounts{Whole: true, States: map[string]int64{}, At: time.Now()}
 	p, err := g.o.Fanouts.Records.Look(ctx, id)
 	if err != nil {
-		return nil, g.fanoutsAway(err, name)
+		return s, g.fanoutsAway(err, name)
 	}
-	s := &StateCounts{Whole: true, States: map[string]int64{}, At: time.Now()}
 	if p == nil {
 		if cl != nil && s.At.Sub(cl.at) > g.o.Times.Kept {
-			return nil, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(name)
+			return s, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(name)
 		}
 		return s, nil
 	}
 	s.Chunks, s.Emitted = FanoutChunks{p.Job.To.Parts, len(p.Ended)}, p.Emitted
 	for _, part := range drawn(id, p.Ended) {
-		if err := g.countPart(ctx, p, part, s); err != nil {
-			return nil, g.uncounted(err, name)
+		if err := g.countPart(ctx, p, part, &s); err != nil {
+			return s, g.uncounted(err, name)
 		}
 		if !s.Whole {
 			break

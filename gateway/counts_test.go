@@ -80,7 +80,7 @@ func (r *reports) ended(t *testing.T, j *fanout.Job, c fanout.Counts, parts ...i
 }
 
 // anew lets the next question count anew.
-func (w *world) anew() { w.gateway.counts = newCounts() }
+func (w *world) anew() { w.gateway.counts = newRenewed[uuid.UUID, StateCounts](countedAge) }
 
 func TestCounts(t *testing.T) {
 	w, notes, to, receipt, j := countWorld(t)
@@ -264,9 +264,9 @@ func TestWhatCannotBeCounted(t *testing.T) {
 
 // Counts of many messages do not take ever more memory, and a count may be renewed.
 func TestCountsAreFew(t *testing.T) {
-	c := newCounts()
+	c := newRenewed[uuid.UUID, StateCounts](countedAge)
 	for range 3 * countsKept {
-		c.of(uuid.New())
+		c.find(uuid.New())
 	}
 	if n := len(c.latest); n > countsKept {
 		t.Errorf("%d are kept", n)
@@ -277,7 +277,7 @@ func TestCountsAreFew(t *testing.T) {
 	notes.ended(t, j, fanout.Counts{Emitted: 1}, 0)
 	w.gateway.o.Times.Status = time.Second
 	for range countsAtOnce + 1 {
-		w.gateway.counts.of(j.Message).answer = &StateCounts{At: time.Now().Add(-countedAge)}
+		w.gateway.counts.find(j.Message).made = time.Now().Add(-countedAge)
 		if got := sum(w.counted(receipt, keyOrders)); got != "200 1 true map[PENDING:1]" {
 			t.Fatalf("after %v: %s", countedAge, got)
 		}

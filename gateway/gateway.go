@@ -28,6 +28,8 @@
 //	             POST /v1/users/{user}/inbox/marks, and cursors
 //	unread.go    GET /v1/users/{user}/inbox/unread
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
+//	crowds.go    GET /v1/topics/{topic}/counts
+//	renewed.go   counts that serve all who ask for some seconds
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
 //	subscriptions.go, subscribers.go
 //	             …/subscriptions: of a topic, of a user, many at once
@@ -60,6 +62,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/quota"
@@ -186,11 +190,12 @@ type Gateway struct {
 	services []string         // in the order of Lanes
 	ids      idKeys           // from which ids are derived
 	progress *progress
-	counts   *counts
-	requests chan struct{} // a place for each request under way
-	woken    chan struct{} // a place for each of these that has waited for something new
-	batches  chan struct{} // and for each batch
-	queries  chan struct{} // and for each query of receipts: as many as batches
+	counts   *renewed[uuid.UUID, StateCounts]
+	crowds   *renewed[string, SubscriberCounts] // by topic
+	requests chan struct{}                      // a place for each request under way
+	woken    chan struct{}                      // a place for each of these that has waited for something new
+	batches  chan struct{}                      // and for each batch
+	queries  chan struct{}                      // and for each query of receipts: as many as batches
 	chance   func() float64
 	joining  chan struct{} // and for each batch of subscriptions: as many again
 	stamps   stamps        // of changes of subscriptions
@@ -230,7 +235,7 @@ type route struct {
 // New makes a Gateway.
 func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
-		progress: newProgress(o.Offsets, o.Times.Status), counts: newCounts(),
+		progress: newProgress(o.Offsets, o.Times.Status), counts: newRenewed[uuid.UUID, StateCounts](countedAge), crowds: newRenewed[string, SubscriberCounts](crowdAge),
 		seed: maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
 		clicking:  make(chan struct{}, max(o.Limits.Requests/reportShare, 1)),
 		intake:    newIntake(o.Limits.Requests, o.Clicks),
@@ -312,11 +317,12 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/events":                          open(g.report),
 		"GET /v1/users/{user}/clicks":              open(g.clickCounts),
 
-		"GET /v1/topics":            g.ofTopics(nil, g.listTopics),
-		"POST /v1/topics":           g.ofTopics([]Right{Send}, g.createTopic),
-		"PUT /v1/topics/{topic}":    g.ofTopics([]Right{Send}, g.createTopic),
-		"GET /v1/topics/{topic}":    g.ofTopics(nil, g.showTopic),
-		"DELETE /v1/topics/{topic}": g.ofTopics([]Right{Send, Admin}, g.closeTopic),
+		"GET /v1/topics":                g.ofTopics(nil, g.listTopics),
+		"POST /v1/topics":               g.ofTopics([]Right{Send}, g.createTopic),
+		"GET /v1/topics/{topic}/counts": g.ofTopics(nil, g.countSubscribers),
+		"PUT /v1/topics/{topic}":        g.ofTopics([]Right{Send}, g.createTopic),
+		"GET /v1/topics/{topic}":        g.ofTopics(nil, g.showTopic),
+		"DELETE /v1/topics/{topic}":     g.ofTopics([]Right{Send, Admin}, g.closeTopic),
 
 		"POST /v1/topics/{topic}/messages": g.ofTopics([]Right{Send}, g.sendTopic),
 		"POST /v1/messages/{id}/cancel":    g.authorized(Send, g.order(fanout.Cancelled)),

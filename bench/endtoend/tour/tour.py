@@ -15,7 +15,7 @@ from pushgateway.api.contract import contract
 from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
 from pushgateway.api.receipts import count_receivers, query, receipt, report, why_recipient
-from pushgateway.api.topics import (cancel_fanout, close_topic, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
+from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
                                     send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
@@ -149,6 +149,8 @@ def fanouts():
     want("the batch of subscribers", (many.accepted, many.failed), (3, 0))
     ask(leave, "tour-snow", LEAVING, expect=200)
     want("who is subscribed", {s.user_id for s in ask(subscribers, "tour-snow", expect=200).subscriptions}, {REACHED, PULLING, WITHOUT})
+    how_many = ask(count_subscribers, "tour-snow", expect=200)
+    want("how many", (how_many.push, how_many.pull, how_many.whole), (2, 1, True))
     want("to what", [s.topic for s in ask(topics_of_user, PULLING, expect=200).subscriptions], ["tour-snow"])
 
     def post(name):
