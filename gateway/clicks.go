@@ -40,12 +40,8 @@ type intake struct {
 	at   time.Time // guarded by mu; when there was that room
 }
 
-// reportShare is the part of the requests that may be under way that reports may be, and
-// clicks on links: both need no key.
-const reportShare = 4
-
 func newIntake(requests int, c *Clicks) *intake {
-	r := &intake{places: make(chan struct{}, max(requests/reportShare, 1))}
+	r := &intake{places: make(chan struct{}, max(requests/keylessShare, 1))}
 	if c != nil {
 		r.room, r.at = float64(c.Rate), time.Now()
 	}

@@ -199,7 +199,7 @@ type Gateway struct {
 	chance   func() float64
 	joining  chan struct{} // and for each batch of subscriptions: as many again
 	stamps   stamps        // of changes of subscriptions
-	clicking chan struct{} // and for each click on a link to unsubscribe
+	clicking chan struct{} // a place for each click on a link to unsubscribe
 	intake   *intake
 	seed     maphash.Seed
 	turns    [64]chan struct{} // of users by a hash, capacity 1: who changes one by what he reads has one in it
@@ -237,7 +237,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status), counts: newRenewed[uuid.UUID, StateCounts](countedAge), crowds: newRenewed[string, SubscriberCounts](crowdAge),
 		seed: maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
-		clicking:  make(chan struct{}, max(o.Limits.Requests/reportShare, 1)),
+		clicking:  make(chan struct{}, max(o.Limits.Requests/keylessShare, 1)),
 		intake:    newIntake(o.Limits.Requests, o.Clicks),
 		endpoints: make(map[string]*endpoint), fixed: make(map[string]*endpoint), other: newEndpoint("other", nil, o.Metrics)}
 	g.bodies.limit = o.Limits.bodies()
@@ -263,9 +263,10 @@ func New(o Options) *Gateway {
 		}
 		g.routes[route{l.ServiceType, l.Mode}] = l
 	}
-	g.route("GET /openapi.yaml", http.HandlerFunc(serveContract))
+	reading := make(chan struct{}, max(o.Limits.Requests/keylessShare, 1)) // a place for each who reads the contract
+	g.route("GET /openapi.yaml", bounded(reading, http.HandlerFunc(serveContract)))
 	for pattern, h := range viewer.Routes() {
-		g.route(pattern, h)
+		g.route(pattern, bounded(reading, h))
 	}
 	for pattern, h := range g.handlers() {
 		g.route(pattern, h)
@@ -313,7 +314,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/users/{user}/inbox/marks":        g.ofInbox(g.markInbox),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
-		"POST /u/{token}":                          open(g.unsubscribe),
+		"POST /u/{token}":                          bounded(g.clicking, open(g.unsubscribe)),
 		"POST /v1/events":                          open(g.report),
 		"GET /v1/users/{user}/clicks":              open(g.clickCounts),
 
@@ -335,6 +336,23 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"DELETE /v1/topics/{topic}/subscriptions/{user}": g.ofSubscriber(g.leave),
 		"GET /v1/users/{user}/subscriptions":             g.ofSubscriber(g.topicsOfUser),
 	}
+}
+
+// keylessShare is the part of the requests that may be under way that each kind may be for
+// which nobody needs a key: who is slow with them leaves room for sends.
+const keylessShare = 4
+
+// bounded lets requests to the handler as long as there are places.
+func bounded(places chan struct{}, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			h.ServeHTTP(w, r)
+		default:
+			newProblem(codeBusy, "so many such requests are under way that this one was not looked at").after(1).write(w)
+		}
+	})
 }
 
 // handler answers the request of a caller. A problem that it returns is its answer.

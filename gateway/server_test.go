@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -184,4 +185,48 @@ func (w *world) serveTCP(t *testing.T) (url string, s *Server) {
 	}
 	s = w.gateway.Serve(l, ServerOptions{Connections: 10, Header: 4 << 10, HeaderTime: time.Minute, BodyTime: time.Minute, WriteTime: time.Minute, IdleTime: time.Minute})
 	return "http://" + s.Addr().String(), s
+}
+
+// stuckReader is a client that reads nothing of an answer, until it goes away. A short one
+// waits for it in buffers.
+type stuckReader struct {
+	*httptest.ResponseRecorder
+	writing chan<- struct{}
+	gone    <-chan struct{}
+}
+
+func (s stuckReader) Write(b []byte) (int, error) {
+	s.writing <- struct{}{}
+	if len(b) < 1<<10 {
+		return len(b), nil
+	}
+	<-s.gone
+	return 0, io.ErrClosedPipe
+}
+
+// Whoever reads the contract slowly, for which nobody needs a key, takes a fourth of the
+// requests that may be under way at most: sends go on.
+func TestTheContractLeavesRoomForSends(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Limits.Requests = 12 })
+	for _, path := range []string{"/openapi.yaml", "/openapi/rapidoc-9.3.8.js"} {
+		writing, gone := make(chan struct{}), make(chan struct{})
+		var all sync.WaitGroup
+		for range 12 {
+			all.Go(func() {
+				w.gateway.ServeHTTP(stuckReader{httptest.NewRecorder(), writing, gone}, httptest.NewRequest("GET", path, nil))
+			})
+		}
+		for range 12 { // all are written to: the contract, or that it is busy
+			<-writing
+		}
+		if got := w.post(plain); got.status != 202 {
+			t.Errorf("a message while %s is read: %d %s", path, got.status, got.text)
+		}
+		close(gone)
+		all.Wait()
+		rec := httptest.NewRecorder()
+		if w.gateway.ServeHTTP(rec, httptest.NewRequest("GET", path, nil)); rec.Code != 200 {
+			t.Errorf("%s afterwards: %d", path, rec.Code)
+		}
+	}
 }

@@ -107,12 +107,6 @@ const maxOneClick = 4 << 10
 // unsubscribe answers POST /u/{token}, as RFC 8058 has it: whoever has the link needs no
 // key, and it changes nothing by a GET, which scanners of mails make.
 func (g *Gateway) unsubscribe(w http.ResponseWriter, r *http.Request) *Problem {
-	select {
-	case g.clicking <- struct{}{}:
-		defer func() { <-g.clicking }()
-	default:
-		return newProblem(codeBusy, "so many clicks are under way that this one was not looked at").after(1)
-	}
 	if problem := g.oneClick(r); problem != nil {
 		return problem
 	}
