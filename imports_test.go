@@ -48,9 +48,11 @@ var mayImport = map[string][]string{
 	"rates":                           {"push", "shards"}, // gates ask it by an interface of theirs
 	"segments":                        nil,
 	"segments/s3":                     {"segments"},
-	"subscriptions":                   {"push"}, // Cassandra is an interface
-	"inbox":                           {"push"}, // Cassandra is an interface
-	"clicks":                          nil,      // Cassandra is an interface
+	"subscriptions":                   {"push"},                           // Cassandra is an interface
+	"inbox":                           {"push"},                           // Cassandra is an interface
+	"clicks":                          nil,                                // Cassandra is an interface
+	"audiences":                       {"push", "fanout", "users/record"}, // Cassandra and Kafka are interfaces
+	"audiences/audiencestest":         {"audiences", "fanout"},
 	"clicks/clickstest":               {"clicks"},
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
@@ -145,6 +147,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
+	"audiences":       {"audiences/audiencestest", "status"},           // whose session its tests on a real Cassandra use
 	"clicks":          {"clicks/clickstest", "status"},                 // whose session its tests on a real Cassandra use
 	"client":          {"gateway", "gateway/quota", "inbox", "clicks"}, // which it is tried on
 	"fanout":          {"kafka", "status"},                             // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use

@@ -402,8 +402,12 @@ type Registry struct {
 	MaxStale       time.Duration `yaml:"max_stale" check:"min=1m,max=720h"`
 	DevicesPerUser int           `yaml:"devices_per_user" check:"min=1,max=20000"`
 	DevicesPerApp  int           `yaml:"devices_per_app" check:"min=1,max=20000"`
+	Audiences      bool          `yaml:"audiences"`             // it notes in Cassandra who uses an app
 	Listen         string        `yaml:"listen" check:"listen"` // its own HTTP listener; empty = none
 }
+
+// AudiencesGroup is the consumer group of push.users by which it is noted who uses an app.
+func (r *Registry) AudiencesGroup() string { return r.Group + ".audiences" }
 
 // Admin is the worker's own HTTP listener. PProf is the registry's too.
 type Admin struct {

@@ -29,6 +29,9 @@ func (c *Config) checkTogether(ps *Problems) {
 		if c.Registry.Group == c.Kafka.LaneGroup(l.Name) || c.Registry.Group == c.Kafka.RetryGroup(l.Name) {
 			ps.add("registry.group", "is also the group of lane %s", l.Name)
 		}
+		if own := c.Registry.AudiencesGroup(); c.Registry.Audiences && (own == c.Kafka.LaneGroup(l.Name) || own == c.Kafka.RetryGroup(l.Name)) {
+			ps.add("registry.group", "with .audiences behind it is also the group of lane %s", l.Name)
+		}
 	}
 }
 

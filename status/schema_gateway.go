@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// gatewayTables are the tables of the schema that only gateways use, in the order of their
+// gatewayTables are the tables of the schema that no worker uses, in the order of their
 // statements, which are the last.
-var gatewayTables = []string{"topics", "topics_by_app", "subscriptions", "subscriptions_by_user", "fanout_jobs", "fanout_chunks", "fanout_orders", "topic_messages", "clicks"}
+var gatewayTables = []string{"topics", "topics_by_app", "subscriptions", "subscriptions_by_user", "fanout_jobs", "fanout_chunks", "fanout_orders", "topic_messages", "clicks", "app_users"}
 
 // ApplyGatewaySchema creates the tables of gateways unless they exist, and reports what it
 // did. The keyspace must be there: ApplySchema. It may be run again at any time, and makes

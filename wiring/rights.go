@@ -64,6 +64,9 @@ func Rights(c *configs.Config) []Right {
 	}
 	r.topic(kafka.EventsTopic, kafka.EventsTopic, told)
 	r.grant("group", c.Registry.Group, "<registry.group>", map[Role][]string{Registry: {"Read"}})
+	if c.Registry.Audiences {
+		r.grant("group", c.Registry.AudiencesGroup(), "<registry.group>.audiences", map[Role][]string{Registry: {"Read"}})
+	}
 	if c.Gateway.Fanout.Enabled {
 		r.fanouts(c)
 	}

@@ -75,6 +75,13 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 	if got := may(c, HTTPGateway, "push.events"); got != "" {
 		t.Errorf("without limits of senders a gateway may %q push.events", got)
 	}
+	if got := may(c, Registry, "pushfleet.registry.audiences"); got != "" {
+		t.Errorf("a registry that notes nobody may %s as one that does", got)
+	}
+	c.Registry.Audiences = true
+	if got := may(c, Registry, "pushfleet.registry.audiences"); got != "Read" {
+		t.Errorf("a registry that notes who uses an app may %q", got)
+	}
 	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Limits.Default.Hour = true, true, 1000
 	c.Gateway.Lanes = []configs.GatewayLane{{ServiceType: "offers", Lane: "promotional"}}
 	for name, want := range map[string]string{
@@ -90,7 +97,8 @@ func TestRightsFollowTheConfiguration(t *testing.T) {
 }
 
 // The table in docs/operations.md agrees, which is that of a gateway that reads users and
-// takes messages to topics, with limits of senders, and of a fleet that tells a sender.
+// takes messages to topics, with limits of senders, and of a fleet that tells a sender and
+// notes who uses an app.
 func TestRightsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -99,7 +107,7 @@ func TestRightsAreDocumented(t *testing.T) {
 	var patterns []string
 	cells := map[string]map[Role]string{}
 	c := configs.Default()
-	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Webhooks.Senders = true, true, []string{"orders"}
+	c.Gateway.Registry, c.Gateway.Fanout.Enabled, c.Gateway.Webhooks.Senders, c.Registry.Audiences = true, true, []string{"orders"}, true
 	c.Gateway.Limits.Default.Hour = 1000
 	for _, r := range Rights(c) {
 		name := "`" + r.Pattern + "`"

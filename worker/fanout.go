@@ -290,38 +290,45 @@ type laneLag struct {
 }
 
 // Lag implements fanout.Lag: the records of the lane's topic that its workers have not
-// committed. Before their first commit all that are there count.
+// committed.
 func (g laneLag) Lag(ctx context.Context, lane string) (int64, error) {
 	l := g.config.Lane(lane)
 	if l == nil {
 		return 0, fmt.Errorf("there is no lane %s", lane)
 	}
 	var sum int64
-	err := limited(ctx, g.config.Kafka.CommitTimeout, func(ctx context.Context) error {
-		p, err := g.admin.Progress(ctx, g.config.Kafka.LaneGroup(lane), l.Topic)
-		if err != nil {
-			return err
-		}
-		ends, err := g.admin.EndOffsets(ctx, l.Topic)
-		if err != nil {
-			return err
-		}
-		var starts map[int32]int64
-		for partition, end := range ends {
-			at, committed := p.Committed[partition]
-			if !committed && starts == nil {
-				if starts, err = g.admin.StartOffsets(ctx, l.Topic); err != nil {
-					return err
-				}
-			}
-			if !committed {
-				at = starts[partition]
-			}
-			sum += max(0, end-at)
-		}
-		return nil
+	err := limited(ctx, g.config.Kafka.CommitTimeout, func(ctx context.Context) (err error) {
+		sum, err = lagOf(ctx, g.admin, g.config.Kafka.LaneGroup(lane), l.Topic)
+		return err
 	})
 	return sum, err
+}
+
+// lagOf is how many records of a topic a group has not committed. Before its first commit
+// all that are there count.
+func lagOf(ctx context.Context, admin *kafka.Admin, group, topic string) (sum int64, err error) {
+	p, err := admin.Progress(ctx, group, topic)
+	if err != nil {
+		return 0, err
+	}
+	ends, err := admin.EndOffsets(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	var starts map[int32]int64
+	for partition, end := range ends {
+		at, committed := p.Committed[partition]
+		if !committed && starts == nil {
+			if starts, err = admin.StartOffsets(ctx, topic); err != nil {
+				return 0, err
+			}
+		}
+		if !committed {
+			at = starts[partition]
+		}
+		sum += max(0, end-at)
+	}
+	return sum, nil
 }
 
 // Subscribers reads who has subscribed to a topic, as subscriptions.Store does.

@@ -32,6 +32,8 @@ type RegistryOptions struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Progress, if set, is told after every check of the shards, by one goroutine.
 	Progress func(users.Progress)
+	// OpenAudiences replaces opening Cassandra, where registry.audiences is set; nil = Cassandra.
+	OpenAudiences func(ctx context.Context) (store AudienceStore, done func(), err error)
 }
 
 // ConfigError says that the configuration contradicts what a server says.
@@ -109,6 +111,11 @@ func RunRegistry(ctx context.Context, o RegistryOptions) error {
 			progress(p)
 		}
 	}
+	stopAudiences, err := o.startAudiences(ctx, options, admin, h)
+	if err != nil {
+		return err
+	}
+	defer stopAudiences()
 	return o.follow(ctx, options, client)
 }
 

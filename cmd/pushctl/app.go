@@ -39,9 +39,10 @@ type app struct {
 	format     terminal.Format
 
 	loaded  *configs.Config
-	store   reach.Rows   // nil = those of Cassandra; tests have some in memory
-	inbox   erasedInbox  // nil = that of Cassandra; tests have one in memory
-	clicks  erasedClicks // likewise
+	store   reach.Rows    // nil = those of Cassandra; tests have some in memory
+	inbox   erasedInbox   // nil = that of Cassandra; tests have one in memory
+	clicks  erasedClicks  // likewise
+	members erasedMembers // likewise
 	servers *reach.Servers
 	closes  []func()
 }

@@ -31,6 +31,7 @@ type fleet struct {
 	reader   reach.Rows    // the commands' status store: status, unless a test sets another one
 	inbox    erasedInbox   // nil = that of Cassandra
 	clicks   erasedClicks  // likewise
+	members  erasedMembers // likewise
 	config   string        // the file's name
 	patience time.Duration // with a server that does not answer
 	deadline time.Time     // when the test stops waiting for the registry
@@ -82,7 +83,7 @@ func (f *fleet) runFrom(ctx context.Context, stdin io.Reader, args ...string) (e
 	var out, errs bytes.Buffer
 	a := newApp(stdin, &out, &errs)
 	defer a.close()
-	a.environ, a.store, a.inbox, a.clicks, a.connectTime = nil, f.reader, f.inbox, f.clicks, f.patience
+	a.environ, a.store, a.inbox, a.clicks, a.members, a.connectTime = nil, f.reader, f.inbox, f.clicks, f.members, f.patience
 	at := slices.Index(args, "--") // behind it there are no flags
 	if at < 0 {
 		at = len(args)

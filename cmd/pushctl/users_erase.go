@@ -36,7 +36,8 @@ func newEraseCommand(a *app) *cobra.Command {
 		Long: `Erase what the fleet keeps of a user: devices, preferences, profile and personal limits, and in Redis the record made
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
 count, if limits.devices says so, subscriptions, if gateway.topics does, the inboxes of all configured apps, if a
-lane's inbox or gateway.inbox does, and what apps reported, if gateway.clicks does. The answer counts what was found and what is left, and lists what only time removes,
+lane's inbox or gateway.inbox does, what apps reported, if gateway.clicks does, and that the user uses the configured
+apps, if registry.audiences does. The answer counts what was found and what is left, and lists what only time removes,
 such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
@@ -73,6 +74,7 @@ type eraseCounts struct {
 	Subscribed  int `json:"subscriptions"`     // in Cassandra, of topics that the user has left too
 	Inbox       int `json:"inbox_entries"`     // in Cassandra, of all apps
 	Clicks      int `json:"reports"`           // in Cassandra: clicks and who unsubscribed
+	Audiences   int `json:"audiences"`         // in Cassandra: apps that the user is noted to use
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -106,6 +108,7 @@ type erasing struct {
 	topics  *subscriptions.Store // nil = there are none
 	inboxes *erasedInboxes       // nil = none are kept
 	clicks  erasedClicks         // nil = none are kept
+	members *erasedAudiences     // nil = it is not noted who uses an app
 	show    *progress
 	answer  eraseAnswer
 }
@@ -136,6 +139,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 		return err
 	}
 	if e.clicks, err = a.clicksStore(ctx, c); err != nil {
+		return err
+	}
+	if e.members, err = a.audiencesOf(ctx, c, user); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -230,6 +236,9 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err == nil && e.clicks != nil {
 		left.Clicks, err = e.clicks.Count(ctx, e.user)
 	}
+	if err == nil && e.members != nil {
+		left.Audiences, err = e.members.count(ctx)
+	}
 	e.answer.Left = left
 	return r, err
 }
@@ -283,6 +292,9 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	if err == nil && e.clicks != nil {
 		err = e.clicks.Forget(ctx, e.user)
 	}
+	if err == nil && e.members != nil {
+		err = e.members.forget(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -330,6 +342,9 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 	if c.Gateway.Clicks.Enabled {
 		list = append(list, remaining{"click tokens", "in notifications on devices: what is reported by them later is kept again", c.Gateway.Clicks.Valid.String() + " after each was sent (gateway.clicks.valid); repeat the command then"})
 	}
+	if c.Registry.Audiences {
+		list = append(list, remaining{"app_users", "that the user used an app that the configuration no longer names", "the command is repeated with the app in apps"})
+	}
 	return list
 }
 
@@ -362,6 +377,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Cassandra", "subscriptions", v.Found.Subscribed, v.Left.Subscribed},
 		{"Cassandra", "inbox entries", v.Found.Inbox, v.Left.Inbox},
 		{"Cassandra", "reports of apps", v.Found.Clicks, v.Left.Clicks},
+		{"Cassandra", "audiences of apps", v.Found.Audiences, v.Left.Audiences},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {

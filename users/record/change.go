@@ -46,6 +46,15 @@ func (c *Change) Read(key string, value []byte, now time.Time) (err error) {
 // Foreign reports whether it registers a device of a platform that is not known.
 func (c *Change) Foreign() bool { return c.foreign != nil }
 
+// App is the app of the device that it registers; empty if it registers none that this
+// version knows.
+func (c *Change) App() string {
+	if c.device == nil {
+		return ""
+	}
+	return c.device.App
+}
+
 // key is that of the record in the topic.
 func (c *Change) key() string { return Key(c.User, c.Part) }
 
