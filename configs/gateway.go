@@ -27,6 +27,7 @@ type Gateway struct {
 	Topics          bool          `yaml:"topics"` // users can subscribe to topics, in Cassandra
 	Inbox           bool          `yaml:"inbox"`  // users can read what lanes keep for them, in Cassandra
 	InboxWaits      int           `yaml:"inbox_waits" check:"min=1,max=1000000"`
+	Audiences       bool          `yaml:"audiences"` // messages can be sent to all users of an app, in Cassandra
 	Clicks          Clicks        `yaml:"clicks"`
 	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
@@ -286,6 +287,9 @@ func (c *Config) checkGateway(ps *Problems) {
 	}
 	if g.Fanout.Enabled && !g.Topics {
 		ps.add("gateway.fanout.enabled", "needs gateway.topics: fan-outs are to subscribers of topics")
+	}
+	if g.Audiences && !g.Fanout.Enabled {
+		ps.add("gateway.audiences", "needs gateway.fanout.enabled: messages to all users of an app are fan-outs")
 	}
 	if f := &g.Fanout; f.InFlight < f.Page {
 		ps.add("gateway.fanout.in_flight", "%d must be at least page, %d", f.InFlight, f.Page)

@@ -27,6 +27,7 @@ func TestGatewayTogether(t *testing.T) {
 		{"fewer records in flight than a page has", `{fanout: {page: 500, in_flight: 499}}`, "gateway.fanout.in_flight", "at least page"},
 		{"health of fan-outs on the gateway's port", `{fanout: {admin_listen: "127.0.0.1:8088"}}`, "gateway.fanout.admin_listen", "gateway.listen"},
 		{"fan-outs without topics", `{fanout: {enabled: true}}`, "gateway.fanout.enabled", "needs gateway.topics"},
+		{"users of apps without fan-outs", `{audiences: true}`, "gateway.audiences", "needs gateway.fanout.enabled"},
 		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},
 		{"more an hour than a day", `{limits: {default: {hour: 100, day: 99}}}`, "gateway.limits.default.day", "at least the limit per hour, 100"},
 		{"more a second than an hour, with a minute that has no limit", `{limits: {senders: [{sender: a, limits: {second: 100, hour: 99}}]}}`, "gateway.limits.senders[0].limits.hour", "never be used up"},

@@ -35,7 +35,7 @@ const lane = "promotional"
 // atOnce is how many chunks a process of a fleet works on at once.
 const atOnce = 2
 
-func newFleet(t *testing.T, members []Member) *fleet {
+func newFleet(t *testing.T, members []Member, change ...func(*Job)) *fleet {
 	t.Helper()
 	// The lane has the partitions of aJob.
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(100*time.Millisecond),
@@ -48,6 +48,9 @@ func newFleet(t *testing.T, members []Member) *fleet {
 		limits: Limits{Page: 10, Records: 1000, Bytes: 1 << 20, Lag: 1 << 40, Open: 3}, job: aJob(t, func(j *Job) {
 			j.To.Parts = 8
 			j.Expires = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+			for _, c := range change {
+				c(j)
+			}
 		})}
 }
 
@@ -367,12 +370,18 @@ func (f *fleet) largest() int {
 
 // A process that is killed, at any point of the way, loses nobody. It repeats the chunks
 // that it had open, with the same ids.
-func TestKilledAnywhere(t *testing.T) {
+func TestKilledAnywhere(t *testing.T) { killedAnywhere(t) }
+
+// The same for all users of an app.
+func TestKilledAnywhereOfAnApp(t *testing.T) { killedAnywhere(t, ofApp) }
+
+func killedAnywhere(t *testing.T, change ...func(*Job)) {
+	t.Helper()
 	for _, point := range []string{"before begin", "after begin", "before expand", "after expand", "before look", "before state", "lag", "before page", "after page", "before ack", "after ack",
 		"before next", "after next", "before note", "after note", "before commit", "after commit"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			f := newFleet(t, manyUsers(300))
+			f := newFleet(t, manyUsers(300), change...)
 			passes := map[string]int{"after ack": 60, "before ack": 5, "before page": 7, "after page": 6, "after commit": 3, "before note": 2, "after note": 1, "before commit": 2}[point]
 			victim := f.start(point, passes)
 			f.accept()

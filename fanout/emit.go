@@ -174,6 +174,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 			break
 		}
 		members, err := e.Audience.Page(ctx, c.Job, c.Part, done.After, limit)
+		if errors.Is(err, ErrNoAudience) {
+			stopped = err
+			break
+		}
 		if err != nil {
 			return nil, fmt.Errorf("reading receivers: %w", err)
 		}
@@ -218,7 +222,7 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 
 // orderly reports whether a chunk that stops so can go on from where it is.
 func orderly(err error) bool {
-	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errUnasked) || errors.Is(err, errTokenless) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
+	return errors.Is(err, errPaused) || errors.Is(err, errSpent) || errors.Is(err, errUnasked) || errors.Is(err, errTokenless) || errors.Is(err, ErrNoAudience) || errors.Is(err, errCancelled) || errors.Is(err, errLeaving)
 }
 
 // pageOf is how many members of a job are read at once: no more than half of the window
@@ -319,6 +323,9 @@ func (e *Emitter) stop(ctx context.Context, c *Chunk, done *Cursor, begun bool, 
 	case errors.Is(why, errTokenless): // another process may sign them
 		e.Log.Warn("a chunk waits", "message", c.Message, "error", why)
 		return e.hold(ctx, c, done, "tokenless")
+	case errors.Is(why, ErrNoAudience): // likewise
+		e.Log.Warn("a chunk waits", "message", c.Message, "error", why)
+		return e.hold(ctx, c, done, "no_audience")
 	case errors.Is(why, errUnasked): // repeated here it would fill the window of its partition, and keep others waiting
 		e.Log.Warn("a chunk waits, as nobody says how many receivers its sender may reach", "sender", c.Sender, "error", why)
 		return e.hold(ctx, c, done, "limit_unknown")

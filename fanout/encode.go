@@ -19,6 +19,9 @@ const (
 	jobVersion   = 1
 	untilVersion = 2 // of a job that has Until, which is behind Open
 	clickVersion = 3 // of a job with Clicks: Until is there, and 0 if there is none
+	// otherVersion is of a job for another audience than a topic's subscribers: Until is
+	// there likewise, and behind it 1 if it has Clicks, or 0.
+	otherVersion = 4
 	chunkVersion = 129
 	// laterVersions is how many versions are reserved for later releases: what begins with
 	// anything else was written by nobody of ours.
@@ -42,6 +45,8 @@ func EncodeJob(j *Job) ([]byte, error) {
 func (j *Job) append(b []byte) []byte {
 	version := byte(jobVersion)
 	switch {
+	case j.To.Kind != OfTopic:
+		version = otherVersion
 	case j.Clicks:
 		version = clickVersion
 	case !j.Until.IsZero():
@@ -62,8 +67,15 @@ func (j *Job) append(b []byte) []byte {
 	switch {
 	case !j.Until.IsZero():
 		b = binary.AppendUvarint(b, uint64(j.Until.UnixMilli()))
-	case j.Clicks:
+	case version >= clickVersion:
 		b = append(b, 0)
+	}
+	if version == otherVersion {
+		clicks := byte(0)
+		if j.Clicks {
+			clicks = 1
+		}
+		b = append(b, clicks)
 	}
 	return appendText(b, string(j.Rest))
 }
@@ -89,7 +101,7 @@ func DecodeJob(value []byte) (*Job, error) {
 
 func (j *Job) decode(value []byte) error {
 	r := reader{b: value}
-	version, err := r.version(jobVersion, clickVersion)
+	version, err := r.version(jobVersion, otherVersion)
 	if err != nil {
 		return err
 	}
@@ -102,13 +114,13 @@ func (j *Job) decode(value []byte) error {
 	j.Priority = push.Priority(r.number(uint64(push.Critical)))
 	j.To.Layout, j.To.Buckets, j.To.Parts = int(r.number(maxNumber)), int(r.number(maxNumber)), int(r.number(Slices))
 	j.Open = int(r.number(Slices))
-	j.Clicks = version == clickVersion
-	if version == untilVersion || j.Clicks {
+	if version >= untilVersion {
 		j.Until = r.time()
 	}
-	if j.Clicks && j.Until.UnixMilli() == 0 {
+	if version >= clickVersion && j.Until.UnixMilli() == 0 {
 		j.Until = time.Time{}
 	}
+	j.Clicks = version == clickVersion || version == otherVersion && r.number(1) == 1
 	j.Rest = r.take(r.number(uint64(len(value))))
 	if r.bad || len(r.b) > 0 {
 		return errBroken

@@ -56,11 +56,16 @@ func ChunksTopic(lane string) string { return "push.fanout.chunks." + lane }
 // reach no more receivers today.
 func HoldTopic(lane string) string { return "push.fanout.hold." + lane }
 
+// ErrNoAudience says that an Audience does not know of the job's kind: its chunks wait for a
+// process that does.
+var ErrNoAudience = errors.New("this process does not know who is in the message's audience")
+
 // Audience knows who gets a message. It is safe for concurrent use.
 type Audience interface {
 	// Page returns members of one part of a job's audience that come behind after, at
 	// most limit of them, in an order that does not change; "" = from the first one.
-	// None and no error = there are no more. All of them are in the part's slices.
+	// None and no error = there are no more. All of them are in the part's slices. The error
+	// wraps ErrNoAudience if another process may know better.
 	Page(ctx context.Context, j *Job, part int, after string, limit int) ([]Member, error)
 }
 

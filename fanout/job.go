@@ -55,15 +55,26 @@ const DataBegins = `"data":{`
 
 // To says which audience a job has.
 type To struct {
-	Kind string // what Name names: "topic"
+	Kind string // what Name names: OfTopic, OfApp
 	Name string
 	// Layout and Buckets say how the audience is kept.
 	Layout, Buckets int
 	Parts           int // of which each is a chunk: a power of two up to Slices
 }
 
-// OfTopic is the kind of an audience that are the subscribers of a topic.
-const OfTopic = "topic"
+// The kinds of audiences.
+const (
+	OfTopic = "topic" // subscribers of a topic
+	OfApp   = "app"   // users of an app, which is the job's; they lie in no layout
+)
+
+// String names the audience, as no other one is: a topic by its name, which has no slash.
+func (t *To) String() string {
+	if t.Kind == OfTopic {
+		return t.Name
+	}
+	return t.Kind + "/" + t.Name
+}
 
 // maxText is the longest of a job's texts, in bytes.
 const maxText = 256
@@ -88,6 +99,8 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("an audience of %d parts, want a power of two up to %d", j.To.Parts, Slices)
 	case j.To.Layout < 0 || j.To.Layout > maxNumber || j.To.Buckets < 0 || j.To.Buckets > maxNumber:
 		return fmt.Errorf("layout %d of %d buckets", j.To.Layout, j.To.Buckets)
+	case j.To.Kind == OfApp && (j.To.Name != j.App || j.To.Layout != 0 || j.To.Buckets != 0):
+		return errors.New("users of an app are those of the job's, and lie in no layout")
 	case j.Open < 0 || j.Open > Slices:
 		return fmt.Errorf("%d open chunks, want up to %d", j.Open, Slices)
 	case j.Priority < push.Bulk || j.Priority > push.Critical:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/audiences"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/inbox"
@@ -172,7 +173,13 @@ func (o *FanoutOptions) stores() (func(context.Context) (FanoutStores, error), e
 		}
 		notes, subscribed := fanout.NewTableNotes(session), subscriptions.New(subscriptions.Options{Tables: session})
 		err = errors.Join(notes.Check(ctx), subscribed.Check(ctx))
-		stores := FanoutStores{Notes: notes, Audience: TopicAudience(subscribed), Ping: notes.Check, Close: session.Close}
+		kinds := kindsOfAudiences{fanout.OfTopic: TopicAudience(subscribed)}
+		if o.Config.Gateway.Audiences {
+			users := audiences.New(audiences.Options{Tables: session})
+			err = errors.Join(err, users.Check(ctx))
+			kinds[fanout.OfApp] = AppAudience(users)
+		}
+		stores := FanoutStores{Notes: notes, Audience: kinds, Ping: notes.Check, Close: session.Close}
 		if o.Config.Gateway.Inbox {
 			kept := inbox.New(wiring.InboxOptions(o.Config, session))
 			err = errors.Join(err, kept.CheckTopics(ctx))
@@ -336,16 +343,13 @@ type Subscribers interface {
 	Run(ctx context.Context, topic string, l subscriptions.Layout, first, last int, after subscriptions.Position, limit int) (list []subscriptions.Subscription, next subscriptions.Position, end bool, err error)
 }
 
-// TopicAudience is the subscribers of topics.
+// TopicAudience is the subscribers of topics, and no other audience.
 func TopicAudience(s Subscribers) fanout.Audience { return topicAudience{s} }
 
 type topicAudience struct{ subscribers Subscribers }
 
 // Page implements fanout.Audience.
 func (a topicAudience) Page(ctx context.Context, j *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
-	if j.To.Kind != fanout.OfTopic {
-		return nil, fmt.Errorf("this release knows no audience of the kind %q", j.To.Kind)
-	}
 	first, end := j.To.Slices(part)
 	at := subscriptions.Position{Slice: first}
 	if after != "" {

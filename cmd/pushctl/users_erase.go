@@ -37,7 +37,7 @@ func newEraseCommand(a *app) *cobra.Command {
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
 count, if limits.devices says so, subscriptions, if gateway.topics does, the inboxes of all configured apps, if a
 lane's inbox or gateway.inbox does, what apps reported, if gateway.clicks does, and that the user uses the configured
-apps, if registry.audiences does. The answer counts what was found and what is left, and lists what only time removes,
+apps, if registry.audiences or gateway.audiences does. The answer counts what was found and what is left, and lists what only time removes,
 such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
@@ -342,7 +342,7 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 	if c.Gateway.Clicks.Enabled {
 		list = append(list, remaining{"click tokens", "in notifications on devices: what is reported by them later is kept again", c.Gateway.Clicks.Valid.String() + " after each was sent (gateway.clicks.valid); repeat the command then"})
 	}
-	if c.Registry.Audiences {
+	if notesAudiences(c) {
 		list = append(list, remaining{"app_users", "that the user used an app that the configuration no longer names", "the command is repeated with the app in apps"})
 	}
 	return list

@@ -20,10 +20,14 @@ type erasedAudiences struct {
 	apps  []string
 }
 
+// notesAudiences reports whether it may be noted who uses an app: a registry does, or did for
+// gateways that send to them.
+func notesAudiences(c *configs.Config) bool { return c.Registry.Audiences || c.Gateway.Audiences }
+
 // audiencesOf opens where a user may be; nil = nobody is, or nobody of that id can be. A user
 // is found by app: without apps nothing would be found.
 func (a *app) audiencesOf(ctx context.Context, c *configs.Config, user string) (*erasedAudiences, error) {
-	if !c.Registry.Audiences || !audiences.Usable(user) {
+	if !notesAudiences(c) || !audiences.Usable(user) {
 		return nil, nil
 	}
 	if len(c.Apps) == 0 {
