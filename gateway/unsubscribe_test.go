@@ -187,7 +187,7 @@ func TestClicksInTheDark(t *testing.T) {
 
 // Clicks of one user at once all count.
 func TestClicksAtOnce(t *testing.T) {
-	w := newWorld(t, func(o *Options) { o.Limits.Requests = 30 * reportShare })
+	w := newWorld(t, func(o *Options) { o.Limits.Requests = 30 * keylessShare })
 	var paths []string
 	for i := range 30 {
 		paths = append(paths, w.link("u42", fmt.Sprintf("t%d", i)))

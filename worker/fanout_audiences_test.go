@@ -111,7 +111,7 @@ func TestFanoutToAllUsersOfAnApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	var p *fanout.Progress
-	for deadline := time.Now().Add(time.Minute); p == nil || p.Ended < parts; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); p == nil || len(p.Ended) < parts; time.Sleep(10 * time.Millisecond) {
 		if p, err = notes.Look(t.Context(), message); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%+v, %v", p, err)
 		}
