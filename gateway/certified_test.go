@@ -97,6 +97,7 @@ func TestCallersByCertificates(t *testing.T) {
 	}{
 		{why: "its DNS name", shown: shown(t, "other.example", "orders.example"), request: send, status: 202},
 		{why: "names of hosts have no case", shown: shown(t, "Orders.Example"), request: send, status: 202},
+		{why: "its name twice", shown: shown(t, "orders.example", "ORDERS.example"), request: send, status: 202},
 		{why: "its URI; it may only read", shown: shown(t, "spiffe://example.org/mesh"), request: send, status: 403, says: "right send"},
 		{why: "a URI that is another one", shown: shown(t, "spiffe://example.org/mesh/x"), request: send, status: 401, says: "no caller is known"},
 		{why: "a wildcard stands for nobody", shown: shown(t, "*.example"), request: send, status: 401, says: "no caller is known"},
