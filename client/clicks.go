@@ -38,6 +38,47 @@ func (c *Client) ReportEvent(ctx context.Context, token, event string) error {
 	return nil
 }
 
+// EventReport is what an app reports of one notification: Clicked or Unsubscribed, by its token.
+type EventReport struct {
+	Token string `json:"token"`
+	Event string `json:"event"`
+}
+
+// ReportEvents is ReportEvent for up to MaxBatch reports in one request. Those that were not
+// taken for now are sent again, until ctx ends. errs are in the order of the reports, each nil, a
+// *Problem or a *GivenUpError; err is the first of them, or says why nothing was reported, and
+// then there are no errs.
+func (c *Client) ReportEvents(ctx context.Context, reports []EventReport) (errs []error, err error) {
+	if len(reports) == 0 || len(reports) > MaxBatch {
+		return nil, fmt.Errorf("%d reports, want 1 to %d", len(reports), MaxBatch)
+	}
+	lines, results, open := make([][]byte, len(reports)), make([]Result, len(reports)), make([]int, len(reports))
+	for i := range reports {
+		if lines[i], err = json.Marshal(reports[i]); err != nil {
+			return nil, fmt.Errorf("report %d: %w", i, err)
+		}
+		open[i] = i
+	}
+	a := asking{method: http.MethodPost, path: "/v1/events/batch", contentType: "application/x-ndjson", keyless: true}
+	err = c.repeat(ctx, func() []string { return nil }, func() (err error) {
+		open, err = c.sendLines(ctx, a, lines, open, results, http.StatusOK, http.StatusMultiStatus)
+		return err
+	})
+	if len(open) == len(reports) && err != nil && !givenUp(err) {
+		return nil, fmt.Errorf("reporting %d events: %w", len(reports), err)
+	}
+	for _, i := range open {
+		results[i].Err = err
+	}
+	errs, err = make([]error, len(reports)), nil
+	for i := range results {
+		if errs[i] = results[i].Err; errs[i] != nil && err == nil {
+			err = fmt.Errorf("reporting event %d: %w", i, errs[i])
+		}
+	}
+	return errs, err
+}
+
 // Clicks are how many notifications a user has clicked.
 type Clicks struct {
 	Sender string       `json:"sender"` // whose notifications are counted; "" = those of all

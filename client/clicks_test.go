@@ -62,6 +62,15 @@ func TestClicks(t *testing.T) {
 	if tries != 3 || keys != 0 || store.Notes() != 2 {
 		t.Errorf("%d attempts, %d with the key, %d notes", tries, keys, store.Notes())
 	}
+	tries = 0
+	errs, err := w.client.ReportEvents(t.Context(), []EventReport{{sent.Data["pf_click"], Clicked}, {"x", Clicked}, {sent.Data["pf_click"], Clicked}})
+	var refused *Problem
+	if len(errs) != 3 || errs[0] != nil || !errors.As(errs[1], &refused) || refused.Code != "no_such_token" || errs[2] != nil || !errors.As(err, &refused) {
+		t.Errorf("in a batch: %v, %v", errs, err)
+	}
+	if tries != 2 || keys != 0 || store.Notes() != 4 {
+		t.Errorf("in a batch: %d attempts, %d with the key, %d notes", tries, keys, store.Notes())
+	}
 	got, err := w.client.Clicks(t.Context(), "a/ü", "shop", 2)
 	if err != nil || len(got.Counts) != 1 || got.Counts[0].Type != "news" || got.Counts[0].Clicked != 1 || got.Sender != "orders" || got.More || got.Counts[0].Day != got.To {
 		t.Errorf("%+v, %v", got, err)
@@ -69,6 +78,9 @@ func TestClicks(t *testing.T) {
 	var p *Problem
 	if _, err := w.client.Clicks(t.Context(), "a/ü", "bank", 0); !errors.As(err, &p) || p.Code != "foreign_app" {
 		t.Errorf("another app: %v", err)
+	}
+	if errs, err := w.client.ReportEvents(t.Context(), nil); errs != nil || err == nil {
+		t.Errorf("no reports: %v, %v", errs, err)
 	}
 	for event, code := range map[string]string{Clicked: "no_such_token", "OPENED": "invalid_field"} {
 		if err := w.client.ReportEvent(t.Context(), "x", event); !errors.As(err, &p) || p.Code != code {

@@ -142,8 +142,9 @@ func (c *Client) SendBatch(ctx context.Context, ms []*Message) ([]Result, error)
 		}
 		return all
 	}
+	a := asking{method: http.MethodPost, path: "/v1/messages/batch", contentType: "application/x-ndjson"}
 	err := c.repeat(ctx, ids, func() (err error) {
-		open, err = c.sendLines(ctx, lines, open, results)
+		open, err = c.sendLines(ctx, a, lines, open, results, http.StatusAccepted, http.StatusMultiStatus)
 		return err
 	})
 	if len(open) == len(ms) && err != nil && !givenUp(err) {
@@ -174,21 +175,21 @@ type batchAnswer struct {
 	} `json:"results"`
 }
 
-// sendLines sends some lines once, and notes the results that are final. It returns those
-// that are still open, and why.
-func (c *Client) sendLines(ctx context.Context, lines [][]byte, open []int, results []Result) (still []int, err error) {
+// sendLines sends some lines once, as the body of what is asked, and notes the results that are
+// final. It returns those that are still open, and why.
+func (c *Client) sendLines(ctx context.Context, ask asking, lines [][]byte, open []int, results []Result, good ...int) (still []int, err error) {
 	var body bytes.Buffer
 	for _, i := range open {
 		body.Write(lines[i])
 		body.WriteByte('\n')
 	}
+	ask.body = body.Bytes()
 	var a batchAnswer
-	err = c.once(ctx, &asking{method: http.MethodPost, path: "/v1/messages/batch", contentType: "application/x-ndjson", body: body.Bytes()}, &a, http.StatusAccepted, http.StatusMultiStatus)
-	if err != nil {
+	if err := c.once(ctx, &ask, &a, good...); err != nil {
 		return open, err
 	}
 	if len(a.Results) != len(open) {
-		return open, fmt.Errorf("%d results of %d messages", len(a.Results), len(open))
+		return open, fmt.Errorf("%d results of %d lines", len(a.Results), len(open))
 	}
 	for k, i := range open {
 		switch r := &a.Results[k]; {

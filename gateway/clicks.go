@@ -33,7 +33,8 @@ type Clicks struct {
 
 // intake bounds the reports that a gateway takes: anybody may make them.
 type intake struct {
-	places chan struct{} // one in it for each that is under way
+	places  chan struct{} // one in it for each that is under way
+	batches chan struct{} // and for each batch
 
 	mu   sync.Mutex
 	room float64   // guarded by mu; so many more may be taken now
@@ -41,7 +42,8 @@ type intake struct {
 }
 
 func newIntake(requests int, c *Clicks) *intake {
-	r := &intake{places: make(chan struct{}, max(requests/keylessShare, 1))}
+	most := max(requests/keylessShare, 1)
+	r := &intake{places: make(chan struct{}, most), batches: make(chan struct{}, max(min(most/batchShare, mostReportBatches), 1))}
 	if c != nil {
 		r.room, r.at = float64(c.Rate), time.Now()
 	}
@@ -131,6 +133,11 @@ func (g *Gateway) readReport(r *http.Request) (clicks.Event, *clickClaim, *Probl
 	if problem := g.readObject(r, maxReport, &q, reportFields); problem != nil {
 		return 0, nil, problem
 	}
+	return g.claimed(&q)
+}
+
+// claimed is what a report says of which notification.
+func (g *Gateway) claimed(q *reportRequest) (clicks.Event, *clickClaim, *Problem) {
 	event, known := clicks.ParseEvent(q.Event)
 	if !known {
 		return 0, nil, newProblem(codeInvalidField, "want CLICKED or UNSUBSCRIBED").at("/event")

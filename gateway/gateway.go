@@ -39,6 +39,8 @@
 //	clicktoken.go
 //	             tokens in what is pushed, by which apps report clicks
 //	clicks.go    POST /v1/events, and GET /v1/users/{user}/clicks
+//	clickbatch.go
+//	             POST /v1/events/batch
 //	object.go    bodies that are one JSON object, read strictly
 //	callers.go   who may do what, by their keys
 //	fleet.go     who may see the dashboard of the whole fleet, and act there
@@ -316,6 +318,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/users/{user}/unsubscribe-links":  g.byKey(g.makeLink),
 		"POST /u/{token}":                          bounded(g.clicking, open(g.unsubscribe)),
 		"POST /v1/events":                          open(g.report),
+		"POST /v1/events/batch":                    open(g.reportMany),
 		"GET /v1/users/{user}/clicks":              open(g.clickCounts),
 
 		"GET /v1/topics":                g.ofTopics(nil, g.listTopics),

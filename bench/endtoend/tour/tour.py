@@ -14,7 +14,7 @@ from pushgateway import AuthenticatedClient, Client
 from pushgateway.api.contract import contract
 from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
-from pushgateway.api.receipts import count_receivers, query, receipt, report, why_recipient
+from pushgateway.api.receipts import count_receivers, query, receipt, report, report_many, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
                                     send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
@@ -182,6 +182,11 @@ def fanouts():
     for _ in range(2):
         want("the report", ask(report, client=nobody, body=Reported(token=token, event=Event.CLICKED), expect=200).event, Event.CLICKED)
     ask(report, client=nobody, body=Reported(token=token[:-8] + "AAAAAAAA", event=Event.CLICKED), expect=404)
+    again, other = {"token": token, "event": "CLICKED"}, {"token": token[:-8] + "AAAAAAAA", "event": "CLICKED"}
+    reported = ask(report_many, client=nobody, body=lines(again, again), expect=200)
+    want("the reports", (reported.accepted, [r.event for r in reported.results]), (2, [Event.CLICKED, Event.CLICKED]))
+    reported = ask(report_many, client=nobody, body=lines(again, other), expect=207)
+    want("reports with a mistake", (reported.accepted, reported.failed), (1, 1))
     clicked = ask(clicks, WITHOUT, app=APP, expect=200)
     want("clicks", (clicked.user_id, [(c.type_, c.clicked) for c in clicked.counts]), (WITHOUT, [(TYPE, 1)]))
     ask(close_topic, "tour-other", expect=200)
