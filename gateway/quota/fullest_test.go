@@ -53,5 +53,12 @@ func TestFullest(t *testing.T) {
 		if list, more := g.Fullest(1); len(list) != 1 || more != 1 || list[0] != (Fullness{"a", Policy{"hour", 1000, time.Hour}, 52, 52, 0}) {
 			t.Errorf("the fullest alone: %+v, %d more", list, more)
 		}
+		g.take(1)
+		list, _ = g.Fullest(9)
+		for _, one := range list {
+			if one.Refused != 0 {
+				t.Errorf("what was refused is told again: %+v", one)
+			}
+		}
 	})
 }
