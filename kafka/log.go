@@ -107,6 +107,7 @@ func (w *Writer) Close() { w.client.Close() }
 type Follower struct {
 	topic   string
 	client  *kgo.Client
+	closing closing
 	waker   waker
 	admin   *kadm.Client
 	from    map[int32]int64 // where partitions start that are not being read yet
@@ -119,12 +120,13 @@ func NewFollower(o Options, topic string, from map[int32]int64) (*Follower, erro
 	if topic == "" {
 		return nil, errors.New("kafka follower: no topic")
 	}
-	client, err := o.newClient(kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxBytes(16<<20),
+	end := newClosing()
+	client, err := o.newClient(end.option(), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchMaxBytes(16<<20),
 		kgo.FetchMaxWait(time.Second), kgo.MaxDecompressBatchBytes(64<<20))
 	if err != nil {
 		return nil, fmt.Errorf("kafka follower: %w", err)
 	}
-	f := &Follower{topic: topic, client: client, waker: waker{client: client}, admin: kadm.NewClient(client)}
+	f := &Follower{topic: topic, client: client, closing: end, waker: waker{client: client}, admin: kadm.NewClient(client)}
 	f.Seek(from)
 	return f, nil
 }
@@ -194,17 +196,18 @@ func (f *Follower) EndOffsets(ctx context.Context) (map[int32]int64, error) {
 }
 
 // Close closes the connections.
-func (f *Follower) Close() { f.client.Close() }
+func (f *Follower) Close() { f.closing.run(f.client.Close, closeFor) }
 
 // Consumer is a plain member of a group: poll, work, commit. Between a Poll that
 // returned records and its Commit, the group cannot take partitions away. So the work
 // in between must take less than the rebalance time-out of a minute. It is not safe for
 // concurrent use.
 type Consumer struct {
-	topic  string
-	client *kgo.Client
-	waker  waker
-	failed error // came with records; the next Poll returns it
+	topic   string
+	client  *kgo.Client
+	closing closing
+	waker   waker
+	failed  error // came with records; the next Poll returns it
 }
 
 // NewConsumer joins the group. Reading begins at the first record where the group has
@@ -214,10 +217,10 @@ func NewConsumer(o Options, topic, group string) (*Consumer, error) {
 		return nil, errors.New("kafka consumer: no topic or no group")
 	}
 	ignore := func(context.Context, *kgo.Client, map[string][]int32) {}
-	c := &Consumer{topic: topic}
+	c := &Consumer{topic: topic, closing: newClosing()}
 	made := make(chan struct{}) // closed here, when c has its client
 	defer close(made)
-	client, err := o.newClient(kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
+	client, err := o.newClient(c.closing.option(), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.AdjustFetchOffsetsFn(func(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 			<-made
 			placeStarts(ctx, kadm.NewClient(c.client), offsets, placeStartsWithin)
@@ -275,5 +278,6 @@ func (c *Consumer) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Close leaves the group. Records that are not committed come again.
-func (c *Consumer) Close() { c.client.CloseAllowingRebalance() }
+// Close leaves the group. Records that are not committed come again. While Kafka does not answer
+// it takes two seconds, and the group learns of it by the session's end.
+func (c *Consumer) Close() { c.closing.run(c.client.CloseAllowingRebalance, closeFor) }

@@ -59,6 +59,7 @@ type Source struct {
 	options SourceOptions
 	topics  map[string]*topic // by name; not changed
 	client  *kgo.Client
+	closing closing
 	waker   waker // of fetch alone
 	admin   *kadm.Client
 	member  *membership
@@ -120,7 +121,8 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
 	s.unpacking = unpacking
-	client, err := o.newClient(append(so.groupOptions(&s.draining),
+	s.closing = newClosing()
+	client, err := o.newClient(append(so.groupOptions(&s.draining), s.closing.option(),
 		// The first start reads the log from its beginning. Later, an offset that
 		// the log no longer has stops the partition: nothing is skipped (F12).
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -374,7 +376,7 @@ const leaveFor = 500 * time.Millisecond
 
 // Close stops polling, commits once more, leaves the group and closes the client.
 // Work in flight may finish until ctx ends; the next owner reads again what is not
-// done by then. Close returns at most half a second after that; while the group is being
+// done by then. Close returns at most a second after that; while the group is being
 // rebalanced, after that is over. It may be called twice.
 func (s *Source) Close(ctx context.Context) error {
 	s.mu.Lock()
@@ -398,7 +400,7 @@ func (s *Source) Close(ctx context.Context) error {
 	if leave := s.client.LeaveGroupContext(leaving); err == nil && leave != nil {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
-	s.client.Close()
+	s.closing.run(s.client.Close, leaveFor)
 	// Closing leaves the group a second time and ends with a poll of its own. If
 	// that poll is before one of the two leaves has begun, the leave waits for it.
 	s.client.AllowRebalance()

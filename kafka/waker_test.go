@@ -84,7 +84,7 @@ func TestAWaitingMemberLetsOthersIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polls(&Consumer{topic: "push", client: counted, waker: waker{client: counted}}, func() { idle.Store(0) }, first)
+	polls(&Consumer{topic: "push", client: counted, closing: newClosing(), waker: waker{client: counted}}, func() { idle.Store(0) }, first)
 	c.produce("push", 0, 0, 1)
 	select {
 	case <-first:
