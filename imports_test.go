@@ -156,9 +156,9 @@ var testsAlso = map[string][]string{
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
-	"gateway":         {"shards", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
-	"inbox":           {"inbox/inboxtest", "status"},       // whose session its tests on a real Cassandra use
-	"kafka":           {"bench/chaos/records", "events"},   // who tells its ranges, and who adds them up
+	"gateway":         {"shards", "audiences", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
+	"inbox":           {"inbox/inboxtest", "status"},                    // whose session its tests on a real Cassandra use
+	"kafka":           {"bench/chaos/records", "events"},                // who tells its ranges, and who adds them up
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"providers/check": {"providers/apns"},         // whose signatures it checks with

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -68,6 +69,20 @@ type Accepted struct {
 // *Problem says why it is refused; a *GivenUpError, that ctx ended while it was not known
 // whether it is accepted.
 func (c *Client) Send(ctx context.Context, m *Message) (*Accepted, error) {
+	return c.send(ctx, "/v1/messages", m)
+}
+
+// Broadcast sends a message to all users of its App as Send does one to a single user: UserID
+// and Device must be empty, and the ID, if it has one, a UUIDv7. It needs a key with the right
+// broadcast. The receipt says how far it is.
+func (c *Client) Broadcast(ctx context.Context, m *Message) (*Accepted, error) {
+	if m.App == "" {
+		return nil, errors.New("a message to all users of an app names no app")
+	}
+	return c.send(ctx, "/v1/apps/"+url.PathEscape(m.App)+"/messages", m)
+}
+
+func (c *Client) send(ctx context.Context, path string, m *Message) (*Accepted, error) {
 	if err := name(m); err != nil {
 		return nil, err
 	}
@@ -78,7 +93,7 @@ func (c *Client) Send(ctx context.Context, m *Message) (*Accepted, error) {
 	var accepted *Accepted
 	err = c.repeat(ctx, func() []string { return []string{m.ID} }, func() error {
 		accepted = &Accepted{}
-		return c.once(ctx, &asking{method: http.MethodPost, path: "/v1/messages", contentType: "application/json", body: body}, accepted, http.StatusAccepted)
+		return c.once(ctx, &asking{method: http.MethodPost, path: path, contentType: "application/json", body: body}, accepted, http.StatusAccepted)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sending %s: %w", m.ID, err)

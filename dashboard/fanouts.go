@@ -38,7 +38,7 @@ type job struct {
 }
 
 func jobOf(j *fanout.Job) job {
-	return job{j.Message, cut(j.Sender), cut(j.App), cut(j.Lane), cut(j.To.Name), cut(j.Campaign), stamp(j.Accepted), stamp(j.Expires), j.To.Parts}
+	return job{j.Message, cut(j.Sender), cut(j.App), cut(j.Lane), cut(j.To.String()), cut(j.Campaign), stamp(j.Accepted), stamp(j.Expires), j.To.Parts}
 }
 
 // AddFanout takes a message for many receivers; a copy of one changes nothing.

@@ -25,7 +25,10 @@ type Right string
 // The rights.
 const (
 	Send Right = "send" // messages, as its sender and for its apps
-	Read Right = "read" // receipts of these
+	// Broadcast may send messages to all users of its apps at once, and order what becomes of
+	// those.
+	Broadcast Right = "broadcast"
+	Read      Right = "read" // receipts of these
 	// Manage may read and change preferences and devices of any user, as far as they are
 	// of its apps, and make tokens by which users do so themselves.
 	Manage Right = "users"
@@ -131,8 +134,8 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			return nil, fmt.Errorf("keys[%d].apps: none", i)
 		}
 		for _, r := range k.Rights {
-			if !slices.Contains([]Right{Send, Read, Manage, Admin, Fleet}, r) {
-				return nil, fmt.Errorf("keys[%d].rights: %q, want send, read, users, admin or dashboard", i, r)
+			if !slices.Contains([]Right{Send, Broadcast, Read, Manage, Admin, Fleet}, r) {
+				return nil, fmt.Errorf("keys[%d].rights: %q, want send, broadcast, read, users, admin or dashboard", i, r)
 			}
 			if r == Fleet && c.certificate != "" {
 				return nil, fmt.Errorf("keys[%d].rights: %q is for keys: who opens the dashboard types one", i, r)

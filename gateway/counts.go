@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -69,6 +70,9 @@ func (g *Gateway) countStates(w http.ResponseWriter, r *http.Request, c *Caller)
 }
 
 func (g *Gateway) uncounted(err error, id string) *Problem {
+	if errors.Is(err, fanout.ErrNoAudience) {
+		return noAudiences().of(id)
+	}
 	g.o.Log.Warn("receivers of a fan-out cannot be counted", "error", err)
 	return newProblem(codeStatusAway, "what became of its receivers cannot be read in time; it goes on").of(id).after(2)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// audience is members by the parts that they are in.
-type audience struct {
+// membership is members by the parts that they are in.
+type membership struct {
 	mu    sync.Mutex
 	parts map[int][]fanout.Member // guarded by mu; in order
 	read  int                     // guarded by mu; how many were handed out
@@ -26,7 +26,7 @@ type audience struct {
 }
 
 // Page implements fanout.Audience.
-func (a *audience) Page(_ context.Context, _ *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
+func (a *membership) Page(_ context.Context, _ *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := a.parts[part]
@@ -40,7 +40,7 @@ func (a *audience) Page(_ context.Context, _ *fanout.Job, part int, after string
 }
 
 // add makes n more members of a part.
-func (a *audience) add(part, n int, like fanout.Member) {
+func (a *membership) add(part, n int, like fanout.Member) {
 	for range n {
 		like.User = fmt.Sprintf("%d-%06d", part, len(a.parts[part]))
 		a.parts[part] = append(a.parts[part], like)
@@ -48,10 +48,10 @@ func (a *audience) add(part, n int, like fanout.Member) {
 }
 
 // countWorld has a message to the topic snow that has begun, and an audience of nobody.
-func countWorld(t *testing.T) (w *world, notes *reports, to *audience, receipt string, j *fanout.Job) {
+func countWorld(t *testing.T) (w *world, notes *reports, to *membership, receipt string, j *fanout.Job) {
 	t.Helper()
 	w, notes = fanoutWorld(t)
-	to = &audience{parts: map[int][]fanout.Member{}}
+	to = &membership{parts: map[int][]fanout.Member{}}
 	w.gateway.o.Fanouts.Audience = to
 	receipt = w.toSnow(`{"title": "Snow"}`).string("receipt")
 	j, _ = w.lastJob()
@@ -156,7 +156,7 @@ func TestCountsOfWhatExpires(t *testing.T) {
 // Before it has begun there is nobody; and when that was too long ago, nobody knows.
 func TestCountsOfWhatHasNotBegun(t *testing.T) {
 	w, _ := fanoutWorld(t)
-	w.gateway.o.Fanouts.Audience = &audience{}
+	w.gateway.o.Fanouts.Audience = &membership{}
 	receipt := w.toSnow(`{"title": "Snow"}`).string("receipt")
 	a := w.counted(receipt, keyOrders)
 	if chunks := a.json["chunks"].(map[string]any); sum(a) != "200 0 true map[]" || chunks["all"] != 0.0 {
@@ -249,6 +249,10 @@ func TestWhatCannotBeCounted(t *testing.T) {
 	w.set(func() { w.rowsErr = nil })
 	to.err = errAway
 	away("the audience")
+	to.err = fanout.ErrNoAudience
+	if a := w.counted(receipt, keyOrders); a.status != http.StatusNotImplemented {
+		t.Errorf("an audience that this gateway does not know: %d %s", a.status, a.text)
+	}
 	to.err = nil
 	notes.set(errAway)
 	away("the notes")

@@ -3,18 +3,16 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/push/decode"
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
-// Fanouts are messages for all subscribers of a topic.
+// Fanouts are messages for many receivers: all subscribers of a topic, or all users of an app.
 type Fanouts struct {
 	// Records say how far they are, and take orders about them.
 	Records fanout.Records
@@ -24,6 +22,8 @@ type Fanouts struct {
 	Ages map[string]time.Duration
 	// Audience is read to count what became of a message's receivers; nil = that is not told.
 	Audience fanout.Audience
+	// Users says who uses an app; nil = nothing is sent to all of them.
+	Users AppUsers
 }
 
 func noFanouts() *Problem {
@@ -44,6 +44,22 @@ func partsOf(size subscriptions.Size) int {
 
 // sendTopic answers POST /v1/topics/{topic}/messages: one job, for all subscribers.
 func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	return g.sendMany(w, r, c, func(ctx context.Context) (*audience, *Problem) {
+		t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+		switch {
+		case problem != nil:
+			return nil, problem
+		case t.State != subscriptions.Opened:
+			return nil, g.topicsProblem(subscriptions.ErrTopicClosed)
+		case t.Security == subscriptions.Confidential:
+			return nil, newProblem(codeNotConfigured, "a message to a confidential topic is fetched from an inbox, and there is none")
+		}
+		return subscribersOf(t), nil
+	})
+}
+
+// sendMany takes a message for an audience, which find finds: one job.
+func (g *Gateway) sendMany(w http.ResponseWriter, r *http.Request, c *Caller, find func(context.Context) (*audience, *Problem)) *Problem {
 	if g.o.Fanouts == nil {
 		return noFanouts()
 	}
@@ -51,18 +67,18 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 	if problem != nil {
 		return problem
 	}
-	// Half of the time at most is the topic's: Kafka has the rest, and the answer is in time.
+	// Half of the time at most is the audience's: Kafka has the rest, and the answer is in time.
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(r.Context(), min(g.o.Times.Status, g.o.Times.Confirm)/2)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	a, problem := find(ctx)
 	if problem != nil {
 		return problem
 	}
 	s := g.singles.Get().(*sending)
 	s.caller, s.key, s.many, s.now = c, key, true, clock()
 	e := s.add(0)
-	if problem := g.readFanout(ctx, r, &s.check, t, &e.message); problem != nil {
+	if problem := g.readFanout(ctx, r, &s.check, a, &e.message); problem != nil {
 		s.reuse(&g.singles)
 		return problem
 	}
@@ -81,25 +97,19 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 	return problem
 }
 
-// readFanout reads a message for a topic and makes the job of it.
-func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, t *subscriptions.Topic, m *message) *Problem {
-	if t.State != subscriptions.Opened {
-		return g.topicsProblem(subscriptions.ErrTopicClosed)
-	}
-	if t.Security == subscriptions.Confidential {
-		return newProblem(codeNotConfigured, "a message to a confidential topic is fetched from an inbox, and there is none")
-	}
+// readFanout reads a message for an audience and makes the job of it.
+func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, a *audience, m *message) *Problem {
 	body, problem := g.readBody(r, "application/json", g.o.Limits.Message, ofMessage)
 	if problem != nil {
 		return problem
 	}
 	defer g.bodies.give(body)
-	whole, problem := toTopic(body.text, t)
+	whole, problem := a.complete(body.text)
 	if problem == nil {
 		problem = g.accept(k, whole, m)
 	}
 	if problem == nil {
-		problem = g.makeJob(ctx, r, k, t, m)
+		problem = g.makeJob(ctx, r, k, a, m)
 	}
 	if problem != nil {
 		g.o.Metrics.refused(problem.Code)
@@ -107,69 +117,27 @@ func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, t *
 	return problem
 }
 
-// The members of a body for a topic that the topic says, or nobody.
-const (
-	memberUser     = "user_id"
-	memberDevice   = "device"
-	memberApp      = "app"
-	memberPriority = "priority"
-	memberExpires  = "expires_at"
-	memberCampaign = "campaign"
-)
-
-// toTopic completes a message for a topic, so that it can be checked as one for a user: the
-// topic stands for the receiver.
-func toTopic(body []byte, t *subscriptions.Topic) ([]byte, *Problem) {
-	var m push.Message
-	if d := decode.Message(body, &m); d != nil && !(d.Reason == push.MissingField && (d.Field == memberID || d.Field == memberApp || d.Field == memberUser)) {
-		return nil, refused(d).of(strings.Clone(m.ID))
-	}
-	out := appendQuoted(append(make([]byte, 0, len(body)+512), `{"user_id":`...), t.Name)
-	out = appendQuoted(append(out, `,"app":`...), t.App)
-	out = appendQuoted(append(out, `,"service_type":`...), t.Service)
-	var problem *Problem
-	says := func(name string, value []byte, want, otherwise string) {
-		if said := string(value); problem == nil && said != "null" && said != `""` && (value[0] != '"' || want == "" || string(unescaped(value)) != want) {
-			problem = newProblem(codeInvalidField, otherwise).at("/" + name)
-		}
-	}
-	members(body, func(name, whole, value []byte) {
-		switch string(name) {
-		case memberUser, memberDevice:
-			says(string(name), value, "", "a message to a topic is for its subscribers, and names no receiver")
-		case memberApp:
-			says(memberApp, value, t.App, "another app than the topic's")
-		case memberService:
-			says(memberService, value, t.Service, "another service type than the topic's")
-		default:
-			out = append(append(out, ','), whole...)
-		}
-	})
-	return append(out, '}'), problem
-}
-
 // makeJob makes the job of a message that was checked, in place of its record.
-func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, t *subscriptions.Topic, m *message) *Problem {
+func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, a *audience, m *message) *Problem {
 	id, err := fanout.ParseMessageID(m.id)
 	if err != nil {
 		if k.key != "" {
-			return newProblem(codeBadHeader, "for a message to a topic the Idempotency-Key must be a UUIDv7: the ids of its subscribers' notifications are made from its time")
+			return newProblem(codeBadHeader, "for a message to many receivers the Idempotency-Key must be a UUIDv7: the ids of their notifications are made from its time")
 		}
 		return newProblem(codeInvalidField, err.Error()).at("/id").of(m.id)
 	}
-	id = fanout.MessageOf(id, k.caller.Sender, m.app, t.Name)
+	id = fanout.MessageOf(id, k.caller.Sender, m.app, a.to.String())
 	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
-		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: t.Priority, Traceparent: traceparent(r.Header),
-		To:     fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)},
-		Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks)}
-	if p := k.read.Priority; p != 0 && p < j.Priority {
-		j.Priority = p
+		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: a.priority, Traceparent: traceparent(r.Header),
+		To: a.to, Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks)}
+	if p := k.read.Priority; p != 0 {
+		j.Priority = min(p, a.ceiling)
 	}
 	if at := k.read.ExpiresAt.UTC().Truncate(time.Millisecond); !k.read.ExpiresAt.IsZero() {
 		if at.Before(j.Expires) {
 			j.Expires = at
 		}
-		if g.o.Inbox != nil && t.Modes.Has(subscriptions.Pull) {
+		if g.o.Inbox != nil && a.pulled {
 			j.Until = at
 		}
 	}
@@ -220,10 +188,11 @@ func restOf(value []byte, id string, clicks bool) []byte {
 
 // FanoutReport is how far a message for many receivers is.
 type FanoutReport struct {
-	State   string           `json:"state"` // accepted, running, paused, cancelled, ended
-	Chunks  FanoutChunks     `json:"chunks"`
-	Emitted int64            `json:"emitted"`           // receivers who have a record in the lane
-	Skipped map[string]int64 `json:"skipped,omitempty"` // subscribers who get none, by the reason
+	State    string           `json:"state"`              // accepted, running, paused, cancelled, ended
+	Audience string           `json:"audience,omitempty"` // topic or app; empty = it has not begun
+	Chunks   FanoutChunks     `json:"chunks"`
+	Emitted  int64            `json:"emitted"`           // receivers who have a record in the lane
+	Skipped  map[string]int64 `json:"skipped,omitempty"` // members who get none, by the reason
 }
 
 // FanoutChunks are the parts of an audience.
@@ -288,8 +257,11 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 // reportProgress says how far a fan-out is that has begun. Its status is never DELIVERED:
 // that is said of single receivers, when Apple or Google has accepted a push.
 func (g *Gateway) reportProgress(r *Report, p *fanout.Progress, now time.Time) {
-	r.ServiceType, r.Lane, r.App, r.AcceptedAt, r.Topic = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted, p.Job.To.Name
-	r.Fanout = &FanoutReport{State: p.State.String(), Chunks: FanoutChunks{p.Job.To.Parts, len(p.Ended)}, Emitted: p.Emitted, Skipped: p.ByReason()}
+	r.ServiceType, r.Lane, r.App, r.AcceptedAt = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted
+	if p.Job.To.Kind == fanout.OfTopic {
+		r.Topic = p.Job.To.Name
+	}
+	r.Fanout = &FanoutReport{State: p.State.String(), Audience: p.Job.To.Kind, Chunks: FanoutChunks{p.Job.To.Parts, len(p.Ended)}, Emitted: p.Emitted, Skipped: p.ByReason()}
 	r.Status, r.State = statusSending, push.StateSending.String()
 	switch {
 	case p.State == fanout.Cancelled && !p.Settled && now.Before(p.Job.Expires):

@@ -60,6 +60,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -329,9 +330,10 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"DELETE /v1/topics/{topic}":     g.ofTopics([]Right{Send, Admin}, g.closeTopic),
 
 		"POST /v1/topics/{topic}/messages": g.ofTopics([]Right{Send}, g.sendTopic),
-		"POST /v1/messages/{id}/cancel":    g.authorized(Send, g.order(fanout.Cancelled)),
-		"POST /v1/messages/{id}/pause":     g.authorized(Send, g.order(fanout.Paused)),
-		"POST /v1/messages/{id}/resume":    g.authorized(Send, g.order(fanout.Running)),
+		"POST /v1/apps/{app}/messages":     g.authorized(Broadcast, g.broadcast),
+		"POST /v1/messages/{id}/cancel":    g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Cancelled)),
+		"POST /v1/messages/{id}/pause":     g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Paused)),
+		"POST /v1/messages/{id}/resume":    g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Running)),
 
 		"GET /v1/topics/{topic}/subscriptions":           g.ofTopics([]Right{Manage}, g.subscribers),
 		"POST /v1/topics/{topic}/subscriptions/batch":    g.ofTopics([]Right{Manage}, g.subscribeMany),
@@ -372,10 +374,15 @@ func open(h func(http.ResponseWriter, *http.Request) *Problem) http.Handler {
 
 // authorized lets callers with a right to the handler, or all whose key is known.
 func (g *Gateway) authorized(right Right, h handler) http.Handler {
+	return g.authorizedBy([]Right{right}, h)
+}
+
+// authorizedBy is authorized for callers with one of some rights.
+func (g *Gateway) authorizedBy(rights []Right, h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, problem := g.o.Callers.of(r)
-		if problem == nil && right != anyRight && !c.may(right) {
-			problem = newProblem(codeForbidden, "this key does not have the right "+string(right))
+		if problem == nil && rights[0] != anyRight && !slices.ContainsFunc(rights, c.may) {
+			problem = newProblem(codeForbidden, "this key does not have the right "+string(rights[0]))
 		}
 		if problem == nil {
 			problem = h(w, r, c)

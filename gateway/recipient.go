@@ -36,7 +36,7 @@ type Why struct {
 
 // Step is one thing that decides about a user.
 type Step struct {
-	Step    string    `json:"step"` // message, subscription, chunk, receiver, state, reported
+	Step    string    `json:"step"` // message, subscription, audience, chunk, receiver, state, reported
 	State   string    `json:"state"`
 	Reason  string    `json:"reason,omitempty"`
 	Device  string    `json:"device,omitempty"`
@@ -48,6 +48,7 @@ type Step struct {
 const (
 	stepMessage      = "message"
 	stepSubscription = "subscription"
+	stepAudience     = "audience"
 	stepChunk        = "chunk"
 	stepReceiver     = "receiver"
 	stepState        = "state"    // a row of the status store
@@ -205,7 +206,7 @@ func (g *Gateway) rowsAway(err error) *Problem {
 	return newProblem(codeStatusAway, "the status store does not answer; sends go on").after(2)
 }
 
-// whyFanout is why for a message to all subscribers of a topic. What was noted of the
+// whyFanout is why for a message to many receivers. What was noted of the
 // audience is read before the notification's states: what is told of it is at least as old
 // as they are.
 func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user string) (*Why, *Problem) {
@@ -232,20 +233,16 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 		y.step(stepMessage, fanoutAccepted, accepted, meaning)
 		g.unfinished(y, statusPending, "", meaning, now.Sub(accepted))
 		return y, nil
-	case g.o.Topics == nil:
-		return nil, noTopics()
 	}
 	j := p.Job
-	y.step(stepMessage, progressOf(p), accepted, fmt.Sprintf("accepted for the subscribers of topic %s, in lane %s", j.To.Name, j.Lane))
-	s, err := g.o.Topics.Subscription(ctx, j.To.Name, user)
-	if err != nil {
-		return nil, g.topicsProblem(err)
+	member, problem := g.member(ctx, y, p, user)
+	if problem != nil {
+		return nil, problem
 	}
 	ended, err := g.o.Fanouts.Records.Ended(ctx, id, j.To.PartOf(user))
 	if err != nil {
 		return nil, g.fanoutsAway(err, y.ID)
 	}
-	member := y.subscribed(&s, accepted)
 	y.chunk(p, user, ended)
 	a := &asked{text: y.ID, id: fanout.ID(id, user)}
 	if err := g.read(ctx, []*asked{a}, func(a *asked) string { return a.id }); err != nil {
@@ -258,6 +255,24 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 	}
 	g.whyNothing(y, p, member, ended, a.id, now)
 	return y, nil
+}
+
+// member adds the steps of the message and of what the user has to do with its audience.
+func (g *Gateway) member(ctx context.Context, y *Why, p *fanout.Progress, user string) (member, *Problem) {
+	j := p.Job
+	if j.To.Kind == fanout.OfApp {
+		y.step(stepMessage, progressOf(p), j.Accepted, fmt.Sprintf("accepted for all users of app %s, in lane %s", j.App, j.Lane))
+		return g.uses(ctx, y, j, user)
+	}
+	if g.o.Topics == nil {
+		return member{}, noTopics()
+	}
+	y.step(stepMessage, progressOf(p), j.Accepted, fmt.Sprintf("accepted for the subscribers of topic %s, in lane %s", j.To.Name, j.Lane))
+	s, err := g.o.Topics.Subscription(ctx, j.To.Name, user)
+	if err != nil {
+		return member{}, g.topicsProblem(err)
+	}
+	return y.subscribed(&s, j.Accepted), nil
 }
 
 // progressOf is the state of a fan-out that has begun, as receipts have it.
@@ -322,7 +337,7 @@ func (y *Why) chunk(p *fanout.Progress, user string, ended bool) {
 func (g *Gateway) whyNothing(y *Why, p *fanout.Progress, m member, ended bool, id string, now time.Time) {
 	since := now.Sub(p.Job.Accepted)
 	switch {
-	case m.certain && m.reason != "", ended && m.reason == fanout.SkipPull.String():
+	case m.certain && m.reason != "", ended && (m.reason == fanout.SkipPull.String() || m.reason == reasonNoMember):
 		g.notSent(y, m.reason, m.meaning)
 	case m.reason != "":
 		g.unfinished(y, statusUnknown, m.reason, m.meaning+"; it has no state so far", since)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/audiences"
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/gateway"
 )
 
 // kindsOfAudiences asks of each job the audience of its kind.
@@ -23,6 +24,7 @@ func (k kindsOfAudiences) Page(ctx context.Context, j *fanout.Job, part int, aft
 
 // AppUsers reads who uses an app, as audiences.Store does.
 type AppUsers interface {
+	gateway.AppUsers
 	Page(ctx context.Context, app string, first, end int, after string, limit int) ([]audiences.Member, error)
 }
 

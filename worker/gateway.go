@@ -12,12 +12,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pushfleet/pushfleet/audiences"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
-	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
@@ -48,6 +48,9 @@ type GatewayOptions struct {
 	// Fanouts, if set, are used in place of those in Cassandra where the configuration has
 	// fan-outs. Then Topics must be set too, or neither.
 	Fanouts fanout.Records
+	// AppUsers, if set, is used in place of the table in Cassandra where the configuration has
+	// messages to all users of apps.
+	AppUsers AppUsers
 	// Inboxes, if set, are used in place of those in Cassandra where the configuration has some.
 	Inboxes InboxStore
 	// InboxLimits say what of an inbox may be shown; nil = all. They stay the caller's.
@@ -143,6 +146,7 @@ type openGateway struct {
 	tables  *lateTables          // nil = it has no topics, or those of Topics
 	topics  *subscriptions.Store // nil like tables
 	notes   *fanout.TableNotes   // nil = it takes no messages to topics, or has those of Fanouts
+	users   *audiences.Store     // nil = it takes no messages to users of apps, or has those of AppUsers
 	// Of inboxes; nil = the gateway has none. The tables are nil with those of Inboxes, too.
 	inbox       *gateway.Inbox
 	inboxStore  InboxStore
@@ -359,40 +363,4 @@ func (o laneOffsets) Progress(ctx context.Context, lane string) (gateway.Progres
 	}
 	p, err := o.admin.Progress(ctx, o.config.Kafka.LaneGroup(lane), l.Topic)
 	return gateway.Progress(p), err
-}
-
-// lateRows is the status store, which may not be open yet. It is safe for concurrent use.
-type lateRows struct {
-	mu    sync.RWMutex
-	store Status // guarded by mu; nil = it is not open
-	err   error  // guarded by mu; why
-}
-
-func (r *lateRows) set(store Status, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err = err; err == nil {
-		r.store = store
-	}
-}
-
-// Read implements gateway.Rows.
-func (r *lateRows) Read(ctx context.Context, ids []string) ([][]push.Row, error) {
-	r.mu.RLock()
-	store, err := r.store, r.err
-	r.mu.RUnlock()
-	if store == nil {
-		return nil, fmt.Errorf("the status store is not open: %w", err)
-	}
-	return store.Read(ctx, ids)
-}
-
-func (r *lateRows) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.store != nil {
-		r.store.Close()
-		r.store = nil
-		r.err = status.ErrClosed
-	}
 }

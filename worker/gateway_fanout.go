@@ -4,18 +4,28 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pushfleet/pushfleet/audiences"
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// fanoutsOf are the messages of a gateway for all subscribers of a topic; nil = it takes
+// fanoutsOf are the messages of a gateway for many receivers; nil = it takes
 // none. They are in the tables of topics, which topicsOf has made.
 func (g *openGateway) fanoutsOf(topics gateway.Topics) *gateway.Fanouts {
 	if !g.Config.Gateway.Fanout.Enabled {
 		return nil
 	}
-	f := &gateway.Fanouts{Records: g.Fanouts, Partitions: g.partitionsOf, Ages: wiring.FanoutAges(g.Config), Audience: TopicAudience(topics)}
+	kinds := kindsOfAudiences{fanout.OfTopic: TopicAudience(topics)}
+	f := &gateway.Fanouts{Records: g.Fanouts, Partitions: g.partitionsOf, Ages: wiring.FanoutAges(g.Config), Audience: kinds}
+	if g.Config.Gateway.Audiences {
+		users := g.AppUsers
+		if users == nil {
+			g.users = audiences.New(audiences.Options{Tables: g.tables})
+			users = g.users
+		}
+		f.Users, kinds[fanout.OfApp] = users, AppAudience(users)
+	}
 	if f.Records == nil {
 		g.notes = fanout.NewTableNotes(g.tables)
 		f.Records = g.notes

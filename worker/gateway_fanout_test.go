@@ -83,7 +83,7 @@ func TestAMessageToATopic(t *testing.T) {
 		}
 	}
 	r := finished(receipt)
-	if got := fmt.Sprint(r["fanout"]); got != "map[chunks:map[all:16 done:16] emitted:85 skipped:map[left:5 pull:10] state:ended]" || r["topic"] != "news" {
+	if got := fmt.Sprint(r["fanout"]); got != "map[audience:topic chunks:map[all:16 done:16] emitted:85 skipped:map[left:5 pull:10] state:ended]" || r["topic"] != "news" {
 		t.Errorf("the receipt says %s", got)
 	}
 	admin, err := kafka.NewAdmin(kafka.Options{Brokers: c.Kafka.Brokers})

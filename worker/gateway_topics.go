@@ -61,6 +61,11 @@ func (g *openGateway) lookAtTables(ctx context.Context) error {
 			return fmt.Errorf("%w (pushctl schema apply)", err)
 		}
 	}
+	if g.users != nil {
+		if err := g.users.Check(ctx); err != nil {
+			return fmt.Errorf("%w (pushctl schema apply)", err)
+		}
+	}
 	return nil
 }
 

@@ -68,12 +68,12 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	c.Lanes[0].Inbox = true
 	g := &c.Gateway
 	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled = true, true, true, true, true
+	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled, g.Audiences, c.Registry.Audiences = true, true, true, true, true, true, true
 	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
 	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
 	hash := sha256.Sum256([]byte(key))
 	keys, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
-		"name": "tour", "sha256": hex.EncodeToString(hash[:]), "sender": "tour", "apps": []string{fleet.App}, "rights": []string{"send", "read", "users", "admin"}}}})
+		"name": "tour", "sha256": hex.EncodeToString(hash[:]), "sender": "tour", "apps": []string{fleet.App}, "rights": []string{"send", "broadcast", "read", "users", "admin"}}}})
 	check(t, err)
 	check(t, os.WriteFile(g.KeysFile, keys, 0o600))
 	check(t, os.WriteFile(g.ReceiptsFile, fmt.Appendf(nil, "%s\nids 2026-01-01T00:00:00Z %s\n", strings.Repeat("receipts-", 4), strings.Repeat("ids-", 8)), 0o600))

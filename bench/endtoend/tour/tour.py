@@ -16,11 +16,11 @@ from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
 from pushgateway.api.receipts import count_receivers, query, receipt, report, report_many, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
-                                    send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
+                                    send_to_app, send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
 from pushgateway.models import (CreateTopicBody, Event, LinkRequest, MarkInboxBody, Message, Problem, Query, QuietHours, Registration,
-                                RegistrationPlatform, Reported, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
+                                RegistrationPlatform, Reported, SendToAppBody, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
 from pushgateway.types import File
 
 APP, SERVICE, TYPE = "shop", "transactional", "tour"
@@ -192,7 +192,26 @@ def fanouts():
     ask(close_topic, "tour-other", expect=200)
 
 
+def broadcasts():
+    """A message to all users of an app: to the one who has a device, and not to one who never had."""
+    body = SendToAppBody.from_dict({"type": TYPE, "service_type": SERVICE, "title": "New terms"})
+    why = None
+
+    def reached():
+        # Whoever is noted after a message was accepted does not get it.
+        nonlocal why
+        sent = ask(send_to_app, APP, body=body, idempotency_key=uuid7(), expect=202)
+        got = final(sent.receipt)
+        want("the audience", (got.fanout.audience.value, got.fanout.chunks.all_, got.topic), ("app", got.fanout.chunks.done, got.topic))
+        why = ask(why_recipient, sent.receipt, PULLING, expect=200)
+        return got.fanout.emitted and sent
+
+    sent = until("somebody is noted as a user of the app", reached)
+    want("who never had a device", (why.status.value, why.reason), ("NOT_SENT", "not_in_audience"))
+    until("it is delivered", lambda: ask(why_recipient, sent.receipt, REACHED, expect=200).status.value == "DELIVERED")
+
+
 if __name__ == "__main__":
-    for stop in (contract_and_errors, people, messages, fanouts):
+    for stop in (contract_and_errors, people, messages, fanouts, broadcasts):
         stop()
         print(f"{stop.__name__}: done", flush=True)
