@@ -23,7 +23,8 @@ and writes each user's record to Redis, where the workers read it. It notices a
 wiped shard and rebuilds it. Meanwhile the workers wait, because an empty Redis
 never means that a user has no device.
 
-It also removes tokens that Apple or Google reported as dead (push.feedback).
+It also removes tokens that Apple or Google reported as dead (push.feedback), and with
+registry.audiences notes in Cassandra who uses an app, for messages to all of them.
 
 Several registries may run at once: each write is fenced, so a late one has no
 effect.
