@@ -98,7 +98,7 @@ const deviceDelay = time.Minute
 func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exchange.Next) {
 	a := &r.Answer
 	c.limits.Heard(a.Header[answerLimits:], a.Header[answerDate])
-	id := calls.ID(a.Header[answerID], maxID)
+	id := r.IDs.Keep(a.Header[answerID], maxID)
 	if a.Status == 200 {
 		fault := c.accepted(&d.Item.Message)
 		if id == "" {

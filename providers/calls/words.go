@@ -20,18 +20,6 @@ func Word(s string) string {
 	return s
 }
 
-// ID is a provider's name for a message as it may be kept: its first most
-// bytes, or nothing if they are not all visible ASCII.
-func ID(b []byte, most int) string {
-	b = b[:min(len(b), most)]
-	for _, c := range b {
-		if c <= ' ' || c > '~' {
-			return ""
-		}
-	}
-	return string(b)
-}
-
 // StatusReason is the reason of an answer that has only a status: http_503.
 func StatusReason(status int) string { return "http_" + strconv.Itoa(status) }
 

@@ -18,14 +18,6 @@ func TestWord(t *testing.T) {
 	}
 }
 
-func TestID(t *testing.T) {
-	for in, want := range map[string]string{"": "", "a-1%": "a-1%", "a b": "", "a\x7f": "", "\xff": "", "12345678": "12345", "12345\n": "12345"} {
-		if got := ID([]byte(in), 5); got != want {
-			t.Errorf("%q became %q", in, got)
-		}
-	}
-}
-
 func TestStatusReasons(t *testing.T) {
 	all := StatusReasons()
 	if !slices.Contains(all, StatusReason(503)) || slices.Contains(all, StatusReason(599)) || len(all) > 70 {

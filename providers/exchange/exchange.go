@@ -22,6 +22,9 @@ type Draft struct {
 	Values []byte // where header values are put together
 	Work   []byte // for whatever needs a second buffer
 
+	// IDs keeps the names that answers give messages; set while an answer is read.
+	IDs *calls.IDs
+
 	// Repeats is how often the codec has had it sent again.
 	Repeats int
 
@@ -72,7 +75,7 @@ type Sender struct {
 	codec  Codec
 	pool   *h2.Pool
 	drafts sync.Pool // *Draft
-	lists  sync.Pool // *[]*pipeline.Delivery
+	groups sync.Pool // *group
 	bad    suspect
 }
 
@@ -215,18 +218,25 @@ func (s *Sender) drop(r *Draft) {
 	s.drafts.Put(r)
 }
 
+// group is the memory in which a group of answers is read.
+type group struct {
+	settled []*pipeline.Delivery
+	ids     calls.IDs
+}
+
 // finish reads a group of answers and passes on those that are settled.
 func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
-	list, _ := s.lists.Get().(*[]*pipeline.Delivery)
-	if list == nil {
-		list = new([]*pipeline.Delivery)
+	g, _ := s.groups.Get().(*group)
+	if g == nil {
+		g = new(group)
 	}
-	ds := (*list)[:0]
+	ds := g.settled[:0]
 	for _, req := range rs {
 		r := req.Tag.(*Draft)
 		d := r.delivery
 		result, next := Unanswered(req), Settled
 		if req.Outcome == h2.Answered && !cut(req) {
+			r.IDs = &g.ids
 			result, next = s.read(d, r)
 		} else if left, ok := errors.AsType[*h2.GoAwayError](req.Err); ok && left.Reason != "" {
 			result, next = s.codec.Left(left.Reason, result, r)
@@ -261,8 +271,8 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 		done(ds)
 	}
 	clear(ds)
-	*list = ds
-	s.lists.Put(list)
+	g.settled = ds
+	s.groups.Put(g)
 }
 
 // cut reports whether an answer broke off before it said why it is not a

@@ -231,7 +231,7 @@ func (c *codec) Read(d *pipeline.Delivery, r *exchange.Draft) (push.Result, exch
 	if a.Status == 200 {
 		fault := c.guard.Success(&d.Item.Message)
 		c.refusal.Clear()
-		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body), Culprit: fault}, exchange.Settled
+		return push.Result{Class: push.Delivered, Certainty: push.Accepted, ProviderID: messageName(a.Body, r.IDs), Culprit: fault}, exchange.Settled
 	}
 	f := readFault(a.Status, a.Body)
 	act, word := f.action()
@@ -341,11 +341,11 @@ func (c *codec) reauthorize(result push.Result, r *exchange.Draft) (push.Result,
 const maxName = 256
 
 // messageName is the name that Google gave the message, or empty.
-func messageName(body []byte) string {
+func messageName(body []byte, ids *calls.IDs) string {
 	for it := payload.Members(body); it.Next(); {
 		if it.Is("name") {
 			if v := it.Value; len(v) > 2 && v[0] == '"' && bytes.IndexByte(v, '\\') < 0 {
-				return calls.ID(v[1:len(v)-1], maxName)
+				return ids.Keep(v[1:len(v)-1], maxName)
 			}
 		}
 	}
