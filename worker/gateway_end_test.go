@@ -33,7 +33,7 @@ func (c muted) Read(b []byte) (int, error) {
 	select {
 	case <-c.mute:
 		for err == nil {
-			n, err = c.Conn.Read(b)
+			_, err = c.Conn.Read(b)
 		}
 		return 0, err
 	default:
