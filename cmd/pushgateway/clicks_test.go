@@ -55,7 +55,7 @@ func examplesAboutClicks(t *testing.T, store func(c *configs.Config) worker.Clic
 	}
 	t.Setenv("TOKEN", string(signer.AppendClickToken(nil, "n-1", "u42", "shop", "news", "orders", time.Now())))
 	kept := store(c)
-	examplesIn(t, alone(t, worker.GatewayOptions{Config: c, Clicks: kept}), "Clicks", 2, "status_away")
+	examplesIn(t, alone(t, worker.GatewayOptions{Config: c, Clicks: kept}), "Clicks", 3, "status_away")
 }
 
 // A configuration that cannot be meant is refused, and what is allowed and odd is told.

@@ -59,7 +59,7 @@ func examplesAboutTopics(t *testing.T, topics func(c *configs.Config) gateway.To
 	}
 	kept := topics(c)
 	url := alone(t, worker.GatewayOptions{Config: c, Topics: kept})
-	first := examplesIn(t, url, "Topics and subscriptions", 7, "topics_away")
+	first := examplesIn(t, url, "Topics and subscriptions", 8, "topics_away")
 	if !strings.Contains(first, "no topic of Kafka's") {
 		t.Error("the page does not say first that its topics are none of Kafka's")
 	}

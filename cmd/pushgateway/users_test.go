@@ -164,7 +164,7 @@ func unlike(at string, got, want any) string {
 			if _, is := m[name]; !is {
 				return fmt.Sprintf("there is no %s.%s: %v", at, name, got)
 			}
-			if slices.Contains([]string{"token", "path", "expires_at", "registered_at", "created_at", "closed_at", "since", "left_at", "cursor"}, name) {
+			if slices.Contains([]string{"token", "path", "expires_at", "registered_at", "created_at", "closed_at", "since", "at", "left_at", "cursor"}, name) {
 				continue
 			}
 			if fault := unlike(at+"."+name, m[name], value); fault != "" {
