@@ -209,15 +209,19 @@ func (s stuckReader) Write(b []byte) (int, error) {
 func TestTheContractLeavesRoomForSends(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Limits.Requests = 12 })
 	for _, path := range []string{"/openapi.yaml", "/openapi/rapidoc-9.3.8.js"} {
-		writing, gone := make(chan struct{}), make(chan struct{})
+		writing, gone, ended := make(chan struct{}), make(chan struct{}), make(chan struct{}, 12)
 		var all sync.WaitGroup
 		for range 12 {
 			all.Go(func() {
 				w.gateway.ServeHTTP(stuckReader{httptest.NewRecorder(), writing, gone}, httptest.NewRequest("GET", path, nil))
+				ended <- struct{}{}
 			})
 		}
 		for range 12 { // all are written to: the contract, or that it is busy
 			<-writing
+		}
+		for range 12 - 12/keylessShare { // and who is told so goes away
+			<-ended
 		}
 		if got := w.post(plain); got.status != 202 {
 			t.Errorf("a message while %s is read: %d %s", path, got.status, got.text)
