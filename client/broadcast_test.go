@@ -38,4 +38,17 @@ func TestBroadcast(t *testing.T) {
 	if _, err := w.client.Broadcast(t.Context(), &Message{ServiceType: "promotional"}); err == nil || len(bodies) != 2 {
 		t.Errorf("without an app: %v", err)
 	}
+	path := ""
+	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
+		path = r.URL.EscapedPath()
+		rw.WriteHeader(http.StatusAccepted)
+		_, _ = rw.Write([]byte(`{"id": "n", "receipt": "r", "status": "PENDING"}`))
+		return true
+	}
+	if _, err := w.client.BroadcastToSegment(t.Context(), "life/cycle", "new", &Message{App: "shop", Title: "Hello"}); err != nil || path != "/v1/apps/shop/segments/life%2Fcycle/new/messages" {
+		t.Errorf("%s: %v", path, err)
+	}
+	if _, err := w.client.BroadcastToSegment(t.Context(), "", "new", &Message{App: "shop"}); err == nil {
+		t.Error("without a group")
+	}
 }

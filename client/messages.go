@@ -82,6 +82,15 @@ func (c *Client) Broadcast(ctx context.Context, m *Message) (*Accepted, error) {
 	return c.send(ctx, "/v1/apps/"+url.PathEscape(m.App)+"/messages", m)
 }
 
+// BroadcastToSegment sends a message, as Broadcast does, to those users of its App who are in a
+// segment of a group.
+func (c *Client) BroadcastToSegment(ctx context.Context, group, segment string, m *Message) (*Accepted, error) {
+	if m.App == "" || group == "" || segment == "" {
+		return nil, errors.New("a message to users in a segment names no app, or no segment")
+	}
+	return c.send(ctx, "/v1/apps/"+url.PathEscape(m.App)+"/segments/"+url.PathEscape(group)+"/"+url.PathEscape(segment)+"/messages", m)
+}
+
 func (c *Client) send(ctx context.Context, path string, m *Message) (*Accepted, error) {
 	if err := name(m); err != nil {
 		return nil, err

@@ -56,6 +56,25 @@ func TestJobsOfAnApp(t *testing.T) {
 	}
 }
 
+// A job for users in a segment is of that version, too, and has no layout either.
+func TestJobsOfASegment(t *testing.T) {
+	j := aJob(t, func(j *Job) { j.To = To{Kind: OfSegment, Name: "lifecycle/new", Parts: j.To.Parts} })
+	value, err := EncodeJob(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := DecodeJob(value); err != nil || read.To != j.To || value[0] != otherVersion || read.To.String() != "segment/lifecycle/new" {
+		t.Errorf("%+v, %v", read, err)
+	}
+	for _, change := range []func(*Job){func(j *Job) { j.To.Layout = 1 }, func(j *Job) { j.To.Buckets = 64 }, func(j *Job) { j.To.Name = "" }} {
+		wrong := *j
+		change(&wrong)
+		if _, err := EncodeJob(&wrong); err == nil {
+			t.Errorf("%+v: encoded", wrong.To)
+		}
+	}
+}
+
 // A topic that is called as an app is, and its users, are two audiences.
 func TestNamesOfAudiences(t *testing.T) {
 	topic, app := To{Kind: OfTopic, Name: "shop"}, To{Kind: OfApp, Name: "shop"}

@@ -55,7 +55,7 @@ const DataBegins = `"data":{`
 
 // To says which audience a job has.
 type To struct {
-	Kind string // what Name names: OfTopic, OfApp
+	Kind string // what Name names: OfTopic, OfApp, OfSegment
 	Name string
 	// Layout and Buckets say how the audience is kept.
 	Layout, Buckets int
@@ -66,6 +66,9 @@ type To struct {
 const (
 	OfTopic = "topic" // subscribers of a topic
 	OfApp   = "app"   // users of an app, which is the job's; they lie in no layout
+	// OfSegment are those users of the job's app who are in a segment, of a name such as
+	// lifecycle/new, when their page is read.
+	OfSegment = "segment"
 )
 
 // String names the audience, as no other one is: a topic by its name, which has no slash.
@@ -101,6 +104,8 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("layout %d of %d buckets", j.To.Layout, j.To.Buckets)
 	case j.To.Kind == OfApp && (j.To.Name != j.App || j.To.Layout != 0 || j.To.Buckets != 0):
 		return errors.New("users of an app are those of the job's, and lie in no layout")
+	case j.To.Kind == OfSegment && (j.To.Layout != 0 || j.To.Buckets != 0):
+		return errors.New("users in a segment lie in no layout")
 	case j.Open < 0 || j.Open > Slices:
 		return fmt.Errorf("%d open chunks, want up to %d", j.Open, Slices)
 	case j.Priority < push.Bulk || j.Priority > push.Critical:

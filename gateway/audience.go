@@ -45,7 +45,8 @@ func (a *audience) complete(body []byte) ([]byte, *Problem) {
 	if d := decode.Message(body, &m); d != nil && !(d.Reason == push.MissingField && (d.Field == memberID || d.Field == memberApp || d.Field == memberUser)) {
 		return nil, refused(d).of(strings.Clone(m.ID))
 	}
-	out := appendQuoted(append(make([]byte, 0, len(body)+512), `{"user_id":`...), a.to.String())
+	receiver := a.to.String() // of a segment it may be longer than a user's id
+	out := appendQuoted(append(make([]byte, 0, len(body)+512), `{"user_id":`...), receiver[:min(len(receiver), subscriptions.MaxUser)])
 	out = appendQuoted(append(out, `,"app":`...), a.app)
 	if a.service != "" {
 		out = appendQuoted(append(out, `,"service_type":`...), a.service)

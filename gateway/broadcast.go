@@ -51,7 +51,7 @@ func (g *Gateway) uses(ctx context.Context, y *Why, j *fanout.Job, user string) 
 	if g.o.Fanouts.Users == nil {
 		return member{}, noAudiences()
 	}
-	since, there, err := g.o.Fanouts.Users.Since(ctx, j.To.Name, user)
+	since, there, err := g.o.Fanouts.Users.Since(ctx, j.App, user)
 	if err != nil {
 		g.o.Log.Warn("who uses an app cannot be read", "error", err)
 		return member{}, newProblem(codeStatusAway, "Cassandra does not say whether the user uses the app; the message goes on").of(y.ID).after(2)
@@ -63,6 +63,8 @@ func (g *Gateway) uses(ctx context.Context, y *Why, j *fanout.Job, user string) 
 		state, m = "none", member{reasonNoMember, false, "is not noted as a user of the app: no device of it was registered, or the user is erased"}
 	case since.After(j.Accepted):
 		m = member{fanout.SkipLater.String(), true, "was noted as a user of the app after the message was accepted"}
+	case j.To.Kind == fanout.OfSegment:
+		m = member{reasonNoSegment, false, "is a user of the app; who was in segment " + j.To.Name + " when this part was worked on is not kept"}
 	}
 	y.step(stepAudience, state, since, m.meaning).Reason = m.reason
 	return m, nil

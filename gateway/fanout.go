@@ -24,6 +24,8 @@ type Fanouts struct {
 	Audience fanout.Audience
 	// Users says who uses an app; nil = nothing is sent to all of them.
 	Users AppUsers
+	// Segments says which segments there are; nil = nothing is sent to users in one.
+	Segments Segments
 }
 
 func noFanouts() *Problem {
@@ -258,8 +260,11 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 // that is said of single receivers, when Apple or Google has accepted a push.
 func (g *Gateway) reportProgress(r *Report, p *fanout.Progress, now time.Time) {
 	r.ServiceType, r.Lane, r.App, r.AcceptedAt = p.Job.ServiceType, p.Job.Lane, p.Job.App, p.Job.Accepted
-	if p.Job.To.Kind == fanout.OfTopic {
+	switch p.Job.To.Kind {
+	case fanout.OfTopic:
 		r.Topic = p.Job.To.Name
+	case fanout.OfSegment:
+		r.Segment = p.Job.To.Name
 	}
 	r.Fanout = &FanoutReport{State: p.State.String(), Audience: p.Job.To.Kind, Chunks: FanoutChunks{p.Job.To.Parts, len(p.Ended)}, Emitted: p.Emitted, Skipped: p.ByReason()}
 	r.Status, r.State = statusSending, push.StateSending.String()

@@ -28,6 +28,8 @@
 //	             POST /v1/users/{user}/inbox/marks, and cursors
 //	unread.go    GET /v1/users/{user}/inbox/unread
 //	fanout.go    POST /v1/topics/{topic}/messages, and orders about them
+//	broadcast.go, segment.go
+//	             POST /v1/apps/{app}/messages and …/segments/{group}/{segment}/messages
 //	crowds.go    GET /v1/topics/{topic}/counts
 //	renewed.go   counts that serve all who ask for some seconds
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
@@ -329,11 +331,12 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"GET /v1/topics/{topic}":        g.ofTopics(nil, g.showTopic),
 		"DELETE /v1/topics/{topic}":     g.ofTopics([]Right{Send, Admin}, g.closeTopic),
 
-		"POST /v1/topics/{topic}/messages": g.ofTopics([]Right{Send}, g.sendTopic),
-		"POST /v1/apps/{app}/messages":     g.authorized(Broadcast, g.broadcast),
-		"POST /v1/messages/{id}/cancel":    g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Cancelled)),
-		"POST /v1/messages/{id}/pause":     g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Paused)),
-		"POST /v1/messages/{id}/resume":    g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Running)),
+		"POST /v1/topics/{topic}/messages":                        g.ofTopics([]Right{Send}, g.sendTopic),
+		"POST /v1/apps/{app}/messages":                            g.authorized(Broadcast, g.broadcast),
+		"POST /v1/apps/{app}/segments/{group}/{segment}/messages": g.authorized(Broadcast, g.sendSegment),
+		"POST /v1/messages/{id}/cancel":                           g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Cancelled)),
+		"POST /v1/messages/{id}/pause":                            g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Paused)),
+		"POST /v1/messages/{id}/resume":                           g.authorizedBy([]Right{Send, Broadcast}, g.order(fanout.Running)),
 
 		"GET /v1/topics/{topic}/subscriptions":           g.ofTopics([]Right{Manage}, g.subscribers),
 		"POST /v1/topics/{topic}/subscriptions/batch":    g.ofTopics([]Right{Manage}, g.subscribeMany),

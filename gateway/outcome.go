@@ -43,8 +43,9 @@ type Report struct {
 	// Events are what apps have reported: beside the status, and never in place of it.
 	Events []reported `json:"events,omitempty"`
 	// Of a message for many receivers:
-	Topic  string        `json:"topic,omitempty"`
-	Fanout *FanoutReport `json:"fanout,omitempty"`
+	Topic   string        `json:"topic,omitempty"`
+	Segment string        `json:"segment,omitempty"`
+	Fanout  *FanoutReport `json:"fanout,omitempty"`
 
 	next int // seconds after which it may be asked for again; 0 = it is final
 }

@@ -76,6 +76,7 @@ const (
 	codeNotConfigured  = "not_configured"
 	codeRegistryAway   = "registry_away"
 	codeNoTopic        = "no_such_topic"
+	codeNoSegment      = "no_such_segment"
 	codeTopicTaken     = "topic_taken"
 	codeTopicClosed    = "topic_closed"
 	codeManyTopics     = "too_many_topics"
@@ -127,6 +128,7 @@ var kinds = map[string]struct {
 	codeNotConfigured: {http.StatusNotImplemented, "Not configured"},
 	codeRegistryAway:  {http.StatusServiceUnavailable, "Users cannot be read"},
 	codeNoTopic:       {http.StatusNotFound, "No such topic"},
+	codeNoSegment:     {http.StatusNotFound, "No such segment"},
 	codeTopicTaken:    {http.StatusConflict, "Another topic of that name"},
 	codeTopicClosed:   {http.StatusConflict, "Topic closed"},
 	codeManyTopics:    {http.StatusConflict, "Too many topics"},

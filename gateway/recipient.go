@@ -260,8 +260,12 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 // member adds the steps of the message and of what the user has to do with its audience.
 func (g *Gateway) member(ctx context.Context, y *Why, p *fanout.Progress, user string) (member, *Problem) {
 	j := p.Job
-	if j.To.Kind == fanout.OfApp {
+	switch j.To.Kind {
+	case fanout.OfApp:
 		y.step(stepMessage, progressOf(p), j.Accepted, fmt.Sprintf("accepted for all users of app %s, in lane %s", j.App, j.Lane))
+		return g.uses(ctx, y, j, user)
+	case fanout.OfSegment:
+		y.step(stepMessage, progressOf(p), j.Accepted, fmt.Sprintf("accepted for the users of app %s in segment %s, in lane %s", j.App, j.To.Name, j.Lane))
 		return g.uses(ctx, y, j, user)
 	}
 	if g.o.Topics == nil {
@@ -336,6 +340,9 @@ func (y *Why) chunk(p *fanout.Progress, user string, ended bool) {
 // whyNothing ends the answer about a user whose notification has no state.
 func (g *Gateway) whyNothing(y *Why, p *fanout.Progress, m member, ended bool, id string, now time.Time) {
 	since := now.Sub(p.Job.Accepted)
+	if m.reason == reasonNoSegment && !ended { // it is still to be asked
+		m.reason = ""
+	}
 	switch {
 	case m.certain && m.reason != "", ended && (m.reason == fanout.SkipPull.String() || m.reason == reasonNoMember):
 		g.notSent(y, m.reason, m.meaning)

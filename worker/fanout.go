@@ -17,9 +17,11 @@ import (
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
+	"github.com/pushfleet/pushfleet/users"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -98,16 +100,29 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 	defer stores.Close()
 	f := &openFanout{config: c, log: log, kafka: options, health: h, stores: stores, lag: laneLag{admin, c}, tokens: tokens,
 		metrics: fanout.NewMetrics(o.Metrics), consumed: kafka.NewMetrics(o.Metrics)}
-	redis, err := o.openRecipients()
+	redis, err := o.openRedis()
 	if err != nil {
 		return err
 	}
 	if redis != nil {
 		defer func() { _ = redis.Close() }()
+	}
+	if c.Gateway.Limits.AnyRecipients() {
 		f.quota = wiring.Recipients(c, redis)
 	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
+	if sendsToSegments(c) {
+		watcher, done, err := openSegments(ctx, &c.Segments, h, o.Metrics, segments.WatcherOptions{Log: log})
+		if done != nil {
+			defer done()
+		}
+		if err != nil {
+			return err
+		}
+		f.stores.Audience = WithSegments(stores.Audience, watcher.Set, users.NewReader(redis, false))
+		watches.Go(func() { _ = watcher.Run(ctx) })
+	}
 	watches.Go(func() { checkStore(ctx, h, "kafka", admin.Ping) })
 	watches.Go(func() { checkStore(ctx, h, "cassandra", stores.Ping) })
 	if redis != nil {
@@ -130,11 +145,11 @@ func clickTokens(c *configs.Config) (fanout.Tokens, error) {
 	return s, nil
 }
 
-// openRecipients makes the client of Redis that limits of receivers need; nil = nobody has
-// one. It connects to nothing yet: while Redis is away, messages of senders without a limit
-// go on.
-func (o *FanoutOptions) openRecipients() (shards.Client, error) {
-	if !o.Config.Gateway.Limits.AnyRecipients() {
+// openRedis makes the client of Redis that limits of receivers and segments need; nil =
+// there are none. It connects to nothing yet: while Redis is away, messages to topics of
+// senders without a limit go on.
+func (o *FanoutOptions) openRedis() (shards.Client, error) {
+	if !o.Config.Gateway.Limits.AnyRecipients() && !sendsToSegments(o.Config) {
 		return nil, nil
 	}
 	options, err := wiring.Redis(o.Config)

@@ -98,6 +98,23 @@ func TestFanoutToAllUsersOfAnApp(t *testing.T) {
 	}
 	job := &fanout.Job{Message: message, Sender: "shop", App: "shop", ServiceType: "promotional", Lane: "promotional", Topic: "push.promotional", Partitions: 3,
 		Accepted: now, Expires: now.Add(time.Hour), Campaign: message.String(), Priority: push.High, To: to, Rest: []byte(`"sender_id":"shop","app":"shop","title":"Snow"}`)}
+	p := worked(t, c, notes, job)
+	if by := p.ByReason(); p.Emitted != 199 || by["later"] != 1 || len(by) != 1 {
+		t.Errorf("%+v", p)
+	}
+	got := receivers(t, c, job, 199)
+	if got[last] != "" || got[newcomer] != "" || got["b1"] != "" {
+		t.Error("one got it who is erased, came later or uses another app")
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+// worked writes a job, as a gateway does, and waits until all its parts have ended.
+func worked(t *testing.T, c *configs.Config, notes fanout.Records, job *fanout.Job) *fanout.Progress {
+	t.Helper()
 	value, err := fanout.EncodeJob(job)
 	if err != nil {
 		t.Fatal(err)
@@ -107,44 +124,41 @@ func TestFanoutToAllUsersOfAnApp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	if err := w.Append(t.Context(), []kafka.Record{{Key: message[:], Value: value}}); err != nil {
+	if err := w.Append(t.Context(), []kafka.Record{{Key: job.Message[:], Value: value}}); err != nil {
 		t.Fatal(err)
 	}
 	var p *fanout.Progress
-	for deadline := time.Now().Add(time.Minute); p == nil || len(p.Ended) < parts; time.Sleep(10 * time.Millisecond) {
-		if p, err = notes.Look(t.Context(), message); err != nil || time.Now().After(deadline) {
+	for deadline := time.Now().Add(time.Minute); p == nil || len(p.Ended) < job.To.Parts; time.Sleep(10 * time.Millisecond) {
+		if p, err = notes.Look(t.Context(), job.Message); err != nil || time.Now().After(deadline) {
 			t.Fatalf("%+v, %v", p, err)
 		}
 	}
-	if by := p.ByReason(); p.Emitted != 199 || by["later"] != 1 || len(by) != 1 {
-		t.Errorf("%+v", p)
-	}
+	return p
+}
+
+// receivers are whose notifications a job's lane has, n of them, with their ids.
+func receivers(t *testing.T, c *configs.Config, job *fanout.Job, n int) map[string]string {
+	t.Helper()
 	follower, err := kafka.NewFollower(kafka.Options{Brokers: c.Kafka.Brokers}, job.Topic, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer follower.Close()
 	got := make(map[string]string)
-	for len(got) < 199 {
+	for len(got) < n {
 		records, err := follower.Poll(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, r := range records {
 			var m push.Message
-			if d := decode.Message(r.Value, &m); d != nil || got[m.UserID] != "" || m.ID != fanout.ID(message, m.UserID) || m.App != "shop" {
+			if d := decode.Message(r.Value, &m); d != nil || got[m.UserID] != "" || m.ID != fanout.ID(job.Message, m.UserID) || m.App != job.App {
 				t.Fatalf("%s: %v", r.Value, d)
 			}
 			got[m.UserID] = m.ID
 		}
 	}
-	if got[last] != "" || got[newcomer] != "" || got["b1"] != "" {
-		t.Error("one got it who is erased, came later or uses another app")
-	}
-	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
-	}
+	return got
 }
 
 // The audience of a kind is asked of the kind's own, and of nobody if there is none: the

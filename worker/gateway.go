@@ -18,6 +18,7 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
+	"github.com/pushfleet/pushfleet/segments"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
@@ -154,6 +155,8 @@ type openGateway struct {
 	clicks      *lateTables // of what apps report; nil = nothing is taken, or it is in Clicks
 	reports     ClickStore  // nil = nothing is taken
 	status      status.Options
+	names       *segments.Names // nil = nothing is sent to users in a segment
+	closeNames  func()          // nil like names
 	gateway     *gateway.Gateway
 	certificate *wiring.Certificate // nil = without TLS
 }
@@ -191,10 +194,13 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	opened := g
 	defer func() {
 		if err != nil {
-			opened.closeQuotas()
+			opened.closeAsked()
 		}
 	}()
 	if err := g.openQuotas(); err != nil {
+		return nil, err
+	}
+	if err := g.openNames(); err != nil {
 		return nil, err
 	}
 	if g.admin, err = kafka.NewAdmin(options); err != nil {
@@ -231,9 +237,13 @@ func (g *openGateway) openQuotas() error {
 	return g.Metrics.Register(g.quotas)
 }
 
-func (g *openGateway) closeQuotas() {
+// closeAsked closes what is asked and what does not begin anything by itself.
+func (g *openGateway) closeAsked() {
 	if g.redis != nil {
 		_ = g.redis.Close() // nothing is under way
+	}
+	if g.closeNames != nil {
+		g.closeNames()
 	}
 }
 
@@ -261,7 +271,7 @@ func (g *openGateway) close() {
 	g.sender.Close(context.Background()) // nothing is left in it
 	g.admin.Close()
 	g.rows.close()
-	g.closeQuotas()
+	g.closeAsked()
 	for _, tables := range []*lateTables{g.tables, g.inboxTables, g.clicks} {
 		if tables != nil {
 			tables.close()
@@ -272,6 +282,9 @@ func (g *openGateway) close() {
 // watch looks for the servers, and at the files that may change, until ctx ends.
 func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 	c := g.Config
+	if g.names != nil {
+		watches.Go(func() { g.watchNames(ctx) })
+	}
 	watches.Go(func() {
 		var topics []string
 		for _, l := range wiring.GatewayLanes(c) {

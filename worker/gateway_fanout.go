@@ -25,6 +25,9 @@ func (g *openGateway) fanoutsOf(topics gateway.Topics) *gateway.Fanouts {
 			users = g.users
 		}
 		f.Users, kinds[fanout.OfApp] = users, AppAudience(users)
+		if g.names != nil {
+			f.Segments, kinds[fanout.OfSegment] = g.names, perhaps{AppAudience(users)}
+		}
 	}
 	if f.Records == nil {
 		g.notes = fanout.NewTableNotes(g.tables)

@@ -41,7 +41,7 @@ func gatewayFiles(t *testing.T, c *configs.Config) {
 	dir := t.TempDir()
 	c.Gateway.KeysFile, c.Gateway.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
 	for path, text := range map[string]string{
-		c.Gateway.KeysFile:     `{"keys": [{"name": "orders", "sha256": "` + hash + `", "sender": "orders", "apps": ["shop"], "rights": ["send", "read"]}]}`,
+		c.Gateway.KeysFile:     `{"keys": [{"name": "orders", "sha256": "` + hash + `", "sender": "orders", "apps": ["shop"], "rights": ["send", "read", "broadcast"]}]}`,
 		c.Gateway.ReceiptsFile: strings.Repeat("r", 40) + "\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

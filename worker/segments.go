@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/limits"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/segments"
@@ -18,26 +21,33 @@ func (s *segmented) of(names []string, owner string, u *push.User) []string {
 	return s.watcher.Set().AppendNames(names, owner, u.Profile.Number, u.Profile.HasNumber)
 }
 
-// openSegments waits for the first file of segments, if there is a source of them: with
-// none in use, nobody would be in a segment. check refuses a file that does not go
-// with the rules.
+// openSegments is that of openSegments for the rules of limits. check refuses a file that
+// does not go with them.
 func (g *group) openSegments(ctx context.Context, check func(*segments.Set) error) (*segmented, error) {
-	source, done, err := wiring.Segments(&g.Config.Segments)
-	switch {
-	case err != nil:
-		return nil, err
-	case source == nil:
-		return nil, nil
+	watcher, done, err := openSegments(ctx, &g.Config.Segments, g.health, g.Metrics, segments.WatcherOptions{Check: check, Log: g.Log})
+	if done != nil {
+		g.opened = append(g.opened, done)
 	}
-	g.opened = append(g.opened, done)
-	c := &g.Config.Segments
-	s := &segmented{segments.NewWatcher(source, segments.WatcherOptions{
-		Interval: c.Interval, MaxBytes: int64(c.MaxBytes), Check: check, Metrics: segments.NewMetrics(g.Metrics), Log: g.Log,
-	})}
-	if err := connect(ctx, g.Log, g.health, "segments", source.String(), s.watcher.Poll); err != nil {
+	if watcher == nil {
 		return nil, err
 	}
-	return s, nil
+	return &segmented{watcher}, err
+}
+
+// openSegments waits for the first file of segments, if there is a source of them: with
+// none in use, nobody would be in a segment. Without a source there is no watcher. done, which
+// may be nil, is to be called when the watcher is not used any more, also after an error.
+func openSegments(ctx context.Context, c *configs.Segments, h *health, reg *prometheus.Registry, o segments.WatcherOptions) (w *segments.Watcher, done func(), err error) {
+	source, done, err := wiring.Segments(c)
+	if err != nil || source == nil {
+		return nil, nil, err
+	}
+	o.Interval, o.MaxBytes, o.Metrics = c.Interval, int64(c.MaxBytes), segments.NewMetrics(reg)
+	w = segments.NewWatcher(source, o)
+	if err := connect(ctx, o.Log, h, "segments", source.String(), w.Poll); err != nil {
+		return nil, done, err
+	}
+	return w, done, nil
 }
 
 // fits is rules.fits: no file comes in use between the look for the rules' segments and

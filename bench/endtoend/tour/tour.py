@@ -16,11 +16,11 @@ from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
 from pushgateway.api.receipts import count_receivers, query, receipt, report, report_many, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
-                                    send_to_app, send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
+                                    send_to_app, send_to_segment, send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
 from pushgateway.models import (CreateTopicBody, Event, LinkRequest, MarkInboxBody, Message, Problem, Query, QuietHours, Registration,
-                                RegistrationPlatform, Reported, SendToAppBody, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
+                                RegistrationPlatform, Reported, SendToAppBody, SendToSegmentBody, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
 from pushgateway.types import File
 
 APP, SERVICE, TYPE = "shop", "transactional", "tour"
@@ -207,6 +207,7 @@ def broadcasts():
         return got.fanout.emitted and sent
 
     sent = until("somebody is noted as a user of the app", reached)
+    ask(send_to_segment, APP, "lifecycle", "new", body=SendToSegmentBody.from_dict(body.to_dict()), expect=501)  # there are none here
     want("who never had a device", (why.status.value, why.reason), ("NOT_SENT", "not_in_audience"))
     until("it is delivered", lambda: ask(why_recipient, sent.receipt, REACHED, expect=200).status.value == "DELIVERED")
 
