@@ -17,7 +17,7 @@ type kindsOfAudiences map[string]fanout.Audience
 func (k kindsOfAudiences) Page(ctx context.Context, j *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
 	a := k[j.To.Kind]
 	if a == nil {
-		return nil, fmt.Errorf("an audience of the kind %q (%s needs gateway.audiences): %w", j.To.Kind, fanout.OfApp, fanout.ErrNoAudience)
+		return nil, fmt.Errorf("an audience of the kind %q (%s needs gateway.audiences, %s segments.source too): %w", j.To.Kind, fanout.OfApp, fanout.OfSegment, fanout.ErrNoAudience)
 	}
 	return a.Page(ctx, j, part, after, limit)
 }

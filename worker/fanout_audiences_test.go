@@ -85,7 +85,7 @@ func TestFanoutToAllUsersOfAnApp(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	notes := fanout.NewMemory()
+	notes := newTellingNotes()
 	o := FanoutOptions{Config: c, Log: options(c, io.Discard).Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
 		return FanoutStores{Notes: notes, Audience: a, Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
 	}}
@@ -113,7 +113,7 @@ func TestFanoutToAllUsersOfAnApp(t *testing.T) {
 }
 
 // worked writes a job, as a gateway does, and waits until all its parts have ended.
-func worked(t *testing.T, c *configs.Config, notes fanout.Records, job *fanout.Job) *fanout.Progress {
+func worked(t *testing.T, c *configs.Config, notes *tellingNotes, job *fanout.Job) *fanout.Progress {
 	t.Helper()
 	value, err := fanout.EncodeJob(job)
 	if err != nil {
@@ -127,13 +127,40 @@ func worked(t *testing.T, c *configs.Config, notes fanout.Records, job *fanout.J
 	if err := w.Append(t.Context(), []kafka.Record{{Key: job.Message[:], Value: value}}); err != nil {
 		t.Fatal(err)
 	}
-	var p *fanout.Progress
-	for deadline := time.Now().Add(time.Minute); p == nil || len(p.Ended) < job.To.Parts; time.Sleep(10 * time.Millisecond) {
-		if p, err = notes.Look(t.Context(), job.Message); err != nil || time.Now().After(deadline) {
-			t.Fatalf("%+v, %v", p, err)
+	late := time.After(time.Minute)
+	for {
+		select {
+		case <-notes.ended:
+		case <-late:
+			t.Fatal("not worked on within a minute")
+		}
+		if p, err := notes.Look(t.Context(), job.Message); err != nil || p != nil && len(p.Ended) == job.To.Parts {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
 		}
 	}
-	return p
+}
+
+// tellingNotes tell whenever a part has ended, until somebody looks.
+type tellingNotes struct {
+	*fanout.Memory
+	ended chan struct{} // capacity 1; never closed
+}
+
+func newTellingNotes() *tellingNotes {
+	return &tellingNotes{fanout.NewMemory(), make(chan struct{}, 1)}
+}
+
+// End implements fanout.Notes.
+func (n *tellingNotes) End(ctx context.Context, message uuid.UUID, part int, c *fanout.Counts) error {
+	err := n.Memory.End(ctx, message, part, c)
+	select {
+	case n.ended <- struct{}{}:
+	default:
+	}
+	return err
 }
 
 // receivers are whose notifications a job's lane has, n of them, with their ids.

@@ -164,7 +164,7 @@ func TestFanoutToASegment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	notes := fanout.NewMemory()
+	notes := newTellingNotes()
 	o := FanoutOptions{Config: c, Log: options(c, io.Discard).Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
 		return FanoutStores{Notes: notes, Audience: kindsOfAudiences{fanout.OfApp: AppAudience(members)}, Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
 	}}

@@ -21,6 +21,22 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
+// tellingMembers tell whenever some were added, until somebody looks.
+type tellingMembers struct {
+	*audiences.Memory
+	added chan struct{} // capacity 1; never closed
+}
+
+// Add implements AudienceStore.
+func (m tellingMembers) Add(ctx context.Context, uses []audiences.Use) (int, error) {
+	n, err := m.Memory.Add(ctx, uses)
+	select {
+	case m.added <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
 // A registry that is told to notes who uses an app, from the first record on, also of those
 // who registered before it was told; and while Cassandra is away it fills Redis all the same.
 func TestARegistryNotesWhoUsesAnApp(t *testing.T) {
@@ -53,7 +69,7 @@ func TestARegistryNotesWhoUsesAnApp(t *testing.T) {
 	for _, user := range []string{"ada", "ben", "cy"} {
 		register(user, "shop")
 	}
-	members := audiences.NewMemory(nil)
+	members := tellingMembers{audiences.NewMemory(nil), make(chan struct{}, 1)}
 	var mu sync.Mutex
 	away, opened := true, 0
 	complete := make(chan struct{})
@@ -93,16 +109,17 @@ func TestARegistryNotesWhoUsesAnApp(t *testing.T) {
 	mu.Unlock()
 	await := func(want ...string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
+		late := time.After(time.Minute)
 		for {
 			page, err := members.Page(t.Context(), "shop", 0, 1024, "", 100)
 			if err == nil && len(page) == len(want) {
 				break
 			}
-			if time.Now().After(deadline) {
+			select {
+			case <-members.added:
+			case <-late:
 				t.Fatalf("%v, %v; want %v", page, err, want)
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
 		for _, user := range want {
 			if _, there, err := members.Since(t.Context(), "shop", user); !there || err != nil {

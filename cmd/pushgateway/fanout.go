@@ -18,8 +18,8 @@ func newFanoutCommand() *cobra.Command {
 		Use:   "fanout --config FILE",
 		Short: "Make messages for many receivers into records of lanes until a signal",
 		Long: `Works on the messages that gateways have accepted for all subscribers of a topic, or
-all users of an app (gateway.audiences): each becomes chunks, and each chunk a record of
-the lane for every receiver in it.
+all users of an app (gateway.audiences), or those in a segment (segments.source): each
+becomes chunks, and each chunk a record of the lane for every receiver in it.
 Start as many as you like: they are members of consumer groups. One that is killed
 leaves the chunks that it had open; the others do them again, with the same ids, which
 the workers take for duplicates.
