@@ -95,6 +95,7 @@ var mayImport = map[string][]string{
 	"deploy/grafana":                  nil,
 	"deploy/local":                    nil,
 	"deploy/local/localtest":          {"deploy/local"},
+	"deploy/local/keyspacetest":       {"deploy/local/localtest", "status"}, // whose tables it makes
 	"deploy/local/servers":            {"deploy/local"},
 	"shards/shardstest":               {"shards", "deploy/embedded"},
 	"users/userstest":                 {"push", "shards", "users", "deploy/embedded", "deploy/local"},
@@ -143,22 +144,22 @@ var mayImport = map[string][]string{
 
 // testsMayImport is what the tests of every package may import besides: the
 // nouns, servers to test against, and clients of them.
-var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest", "shards/shardstest"}
+var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest", "deploy/local/keyspacetest", "shards/shardstest"}
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
-	"audiences":       {"audiences/audiencestest", "status"},           // whose session its tests on a real Cassandra use
-	"clicks":          {"clicks/clickstest", "status"},                 // whose session its tests on a real Cassandra use
+	"audiences":       {"audiences/audiencestest"},
+	"clicks":          {"clicks/clickstest"},
 	"client":          {"gateway", "gateway/quota", "inbox", "clicks"}, // which it is tried on
-	"fanout":          {"kafka", "status"},                             // whose partitions and groups it must agree with, and whose session its tests on a real Cassandra use
+	"fanout":          {"kafka"},                                       // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
 	"gateway":         {"shards", "audiences", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
-	"inbox":           {"inbox/inboxtest", "status"},                    // whose session its tests on a real Cassandra use
-	"kafka":           {"bench/chaos/records", "events"},                // who tells its ranges, and who adds them up
+	"inbox":           {"inbox/inboxtest"},
+	"kafka":           {"bench/chaos/records", "events"}, // who tells its ranges, and who adds them up
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},
 	"providers/check": {"providers/apns"},         // whose signatures it checks with
@@ -169,7 +170,7 @@ var testsAlso = map[string][]string{
 	"users/erase":     {"users/userstest"},
 	"stages":          {"shards"},
 	"status":          {"status/statustest"},
-	"subscriptions":   {"subscriptions/subscriptionstest", "status"}, // whose session its tests on a real Cassandra use
+	"subscriptions":   {"subscriptions/subscriptionstest"},
 
 	"providers/sim":        {"providers/sim/wiretest", "gates", "pauses", "providers/calls", "rates", "shards"}, // a fleet that keeps to the quota that it announces
 	"providers/sim/engine": {"providers/sim/wiretest"},

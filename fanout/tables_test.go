@@ -1,39 +1,14 @@
 package fanout
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 )
-
-// cassandra is a session in a keyspace of its own on the real server.
-func cassandra(t *testing.T) *status.Session {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	o := status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Keyspace: fmt.Sprintf("fanout_%d", time.Now().UnixNano()),
-		Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
-	if _, err := status.ApplySchema(ctx, o, status.SchemaOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := status.ApplyGatewaySchema(ctx, o, status.SchemaOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := status.OpenSession(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
 
 // both are notes of both kinds.
 type both interface {
@@ -42,7 +17,7 @@ type both interface {
 }
 
 func TestNotes(t *testing.T) {
-	tables := NewTableNotes(cassandra(t))
+	tables := NewTableNotes(keyspacetest.Open(t))
 	if err := tables.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,36 +1,16 @@
 package inbox_test
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"testing"
-	"time"
 
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/inbox/inboxtest"
-	"github.com/pushfleet/pushfleet/status"
 )
 
 func TestCassandra(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
-	defer cancel()
-	o := status.Options{Hosts: []string{localtest.Require(t).Cassandra}, Keyspace: fmt.Sprintf("inbox_%d", time.Now().UnixNano()),
-		Timeout: time.Minute, Log: slog.New(slog.DiscardHandler)}
-	if _, err := status.ApplySchema(ctx, o, status.SchemaOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := status.ApplyGatewaySchema(ctx, o, status.SchemaOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	s, err := status.OpenSession(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	store := inbox.New(inbox.Options{Tables: s})
-	if err := store.CheckTopics(ctx); err != nil {
+	store := inbox.New(inbox.Options{Tables: keyspacetest.Open(t)})
+	if err := store.CheckTopics(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	inboxtest.Run(t, store)

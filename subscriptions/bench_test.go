@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
@@ -18,7 +19,7 @@ const subscribers = 100_000
 // BenchmarkScan reads all 100,000 subscribers of a topic from a real server: us/row is the
 // time that it takes, cpu-us/row what this process spends of it.
 func BenchmarkScan(b *testing.B) {
-	session := cassandra(b)
+	session := keyspacetest.Open(b)
 	s := subscriptions.New(subscriptions.Options{Tables: session, Concurrency: 64})
 	for _, size := range []subscriptions.Size{subscriptions.Small, subscriptions.Medium} {
 		topic, _, err := s.Create(b.Context(), &subscriptions.Topic{Name: "scan-" + size.String(), App: "shop", Service: "promotional", Priority: push.Medium,

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pushfleet/pushfleet/clicks"
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/status"
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
@@ -26,17 +24,8 @@ func TestTheExamplesAboutClicks(t *testing.T) {
 // The same on a real server.
 func TestTheExamplesAboutClicksOnCassandra(t *testing.T) {
 	examplesAboutClicks(t, func(c *configs.Config) worker.ClickStore {
-		c.Cassandra.Hosts, c.Cassandra.Keyspace = []string{localtest.Require(t).Cassandra}, fmt.Sprintf("pushgateway_%d", time.Now().UnixNano())
-		o, err := wiring.Cassandra(c, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := status.ApplySchema(t.Context(), o, wiring.Schema(c)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := status.ApplyGatewaySchema(t.Context(), o, wiring.Schema(c)); err != nil {
-			t.Fatal(err)
-		}
+		o := keyspacetest.Make(t)
+		c.Cassandra.Hosts, c.Cassandra.Keyspace = o.Hosts, o.Keyspace
 		return nil
 	})
 }

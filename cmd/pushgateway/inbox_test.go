@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/limits"
@@ -180,15 +179,10 @@ func TestInboxOnCassandra(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Cassandra.Hosts, c.Cassandra.Keyspace = []string{localtest.Require(t).Cassandra}, fmt.Sprintf("pushgateway_inbox_%d", time.Now().UnixNano())
+	made := keyspacetest.Make(t)
+	c.Cassandra.Hosts, c.Cassandra.Keyspace = made.Hosts, made.Keyspace
 	o, err := wiring.Cassandra(c, nil, nil)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := status.ApplySchema(t.Context(), o, wiring.Schema(c)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := status.ApplyGatewaySchema(t.Context(), o, wiring.Schema(c)); err != nil {
 		t.Fatal(err)
 	}
 	store, done, err := wiring.Inbox(t.Context(), c, o)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -14,11 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
 	"github.com/pushfleet/pushfleet/gateway"
-	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/subscriptions"
-	"github.com/pushfleet/pushfleet/wiring"
 	"github.com/pushfleet/pushfleet/worker"
 )
 
@@ -34,17 +31,8 @@ func TestTheExamplesAboutTopics(t *testing.T) {
 // The same on a real server.
 func TestTheExamplesAboutTopicsOnCassandra(t *testing.T) {
 	examplesAboutTopics(t, func(c *configs.Config) gateway.Topics {
-		c.Cassandra.Hosts, c.Cassandra.Keyspace = []string{localtest.Require(t).Cassandra}, fmt.Sprintf("pushgateway_%d", time.Now().UnixNano())
-		o, err := wiring.Cassandra(c, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := status.ApplySchema(t.Context(), o, wiring.Schema(c)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := status.ApplyGatewaySchema(t.Context(), o, wiring.Schema(c)); err != nil {
-			t.Fatal(err)
-		}
+		o := keyspacetest.Make(t)
+		c.Cassandra.Hosts, c.Cassandra.Keyspace = o.Hosts, o.Keyspace
 		return nil
 	})
 }
