@@ -115,3 +115,44 @@ func TestWhoKnowsNoAudienceLeavesItToOthers(t *testing.T) {
 		}
 	})
 }
+
+// Where nobody knows an audience, or signs its tokens, its chunks wait no longer than the
+// message lives: then nobody gets it, and all its parts end.
+func TestWhatNobodyCanSendEndsWithItsMessage(t *testing.T) {
+	for name, prepare := range map[string]func(w *world) []func(*Job){
+		"an audience that nobody knows": func(w *world) []func(*Job) {
+			w.crowd.err = fmt.Errorf("a segment that is gone: %w", ErrNoAudience)
+			return []func(*Job){ofApp}
+		},
+		"tokens that nobody signs": func(*world) []func(*Job) { return []func(*Job){withTokens} },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(manyUsers(25))
+			j := aliveJob(t, append(prepare(w), func(j *Job) { j.Open, j.To.Parts = 1, 4 })...)
+			if _, err := w.notes.Begin(t.Context(), j); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Until(j.Expires) - time.Millisecond)
+			if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+				t.Fatal(err)
+			}
+			next := w.held(t, j)
+			time.Sleep(time.Millisecond)
+			for range j.To.Parts {
+				if err := w.do(t.Context(), next); err != nil {
+					t.Fatal(err)
+				}
+				if values := w.ledger.in(ChunksTopic(j.Lane)); len(values) > 0 {
+					var err error
+					if next, err = DecodeChunk(values[len(values)-1]); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			p, err := w.notes.Look(t.Context(), j.Message)
+			if err != nil || !p.Over() || p.Emitted != 0 || len(w.ledger.in(j.Topic)) != 0 || len(w.ledger.in(HoldTopic(j.Lane))) != 1 {
+				t.Errorf("%s: %+v, %v; %d held", name, p, err, len(w.ledger.in(HoldTopic(j.Lane))))
+			}
+		})
+	}
+}

@@ -165,7 +165,8 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 		if stopped = e.may(ctx, c, leaving); stopped != nil {
 			break
 		}
-		if c.Clicks && e.Tokens == nil {
+		expired := c.expired(time.Now()) // nobody gets it any more: what could only be awaited for that is over
+		if c.Clicks && e.Tokens == nil && !expired {
 			stopped = errTokenless
 			break
 		}
@@ -174,6 +175,10 @@ func (e *Emitter) emit(ctx context.Context, c *Chunk, leaving <-chan struct{}) (
 			break
 		}
 		members, err := e.Audience.Page(ctx, c.Job, c.Part, done.After, limit)
+		if errors.Is(err, ErrNoAudience) && expired {
+			e.Log.Warn("a chunk ends, as its message has expired; who else was in its audience is not counted", "message", c.Message, "part", c.Part, "error", err)
+			break
+		}
 		if errors.Is(err, ErrNoAudience) {
 			stopped = err
 			break

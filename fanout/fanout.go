@@ -56,8 +56,8 @@ func ChunksTopic(lane string) string { return "push.fanout.chunks." + lane }
 // reach no more receivers today.
 func HoldTopic(lane string) string { return "push.fanout.hold." + lane }
 
-// ErrNoAudience says that an Audience does not know of the job's kind: its chunks wait for a
-// process that does.
+// ErrNoAudience says that an Audience does not know who is in the job's: its chunks wait for
+// a process that does, as long as the message lives.
 var ErrNoAudience = errors.New("this process does not know who is in the message's audience")
 
 // Audience knows who gets a message. It is safe for concurrent use.

@@ -237,6 +237,9 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
+// expired reports whether nobody gets a notification any more.
+func (j *Job) expired(now time.Time) bool { return !now.Before(j.Expires) }
+
 // skip decides about a member: false = it gets the message.
 func (j *Job) skip(m *Member, now time.Time) (Skip, bool) {
 	switch {
@@ -248,7 +251,7 @@ func (j *Job) skip(m *Member, now time.Time) (Skip, bool) {
 		return SkipLater, true
 	case m.Pull:
 		return SkipPull, true
-	case !now.Before(j.Expires):
+	case j.expired(now):
 		return SkipExpired, true
 	}
 	return 0, false

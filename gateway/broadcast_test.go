@@ -252,3 +252,25 @@ func TestWhyOfABroadcast(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.text)
 	}
 }
+
+// Of a part that ended when the message had expired it is not known whether it was read: who
+// has no state then is not said to have a notification.
+func TestWhyOfABroadcastThatExpired(t *testing.T) {
+	w, notes, _ := broadcastWorld(t)
+	_, j := begun(t, w, notes)
+	past := *j
+	past.Message = fanout.MessageOf(j.Message, "news", "shop", "app/shop")
+	past.Accepted, past.Expires = j.Accepted.Add(-30*time.Minute), j.Accepted.Add(-time.Minute)
+	if _, err := notes.Begin(t.Context(), &past); err != nil {
+		t.Fatal(err)
+	}
+	for part := range past.To.Parts {
+		if err := notes.End(t.Context(), past.Message, part, &fanout.Counts{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := w.do(request{path: "/v1/messages/" + past.Message.String() + "/recipients/early", key: keyNews})
+	if a.status != 200 || a.string("status") != "UNKNOWN" || a.string("reason") != "expired" || a.string("notification") != "" {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+}

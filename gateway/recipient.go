@@ -354,8 +354,8 @@ func (g *Gateway) whyNothing(y *Why, p *fanout.Progress, m member, ended bool, i
 		g.unfinished(y, statusPending, p.State.String(), "the message is paused, and the user's part of the audience waits", since)
 	case !ended:
 		g.unfinished(y, statusPending, "", "the user's part of the audience waits to be worked on", since)
-	case p.Skipped[fanout.SkipExpired] > 0:
-		g.unfinished(y, statusUnknown, fanout.SkipExpired.String(), "for some subscribers the message had expired before their page was read; this user has no state so far", since)
+	case p.Skipped[fanout.SkipExpired] > 0 || !now.Before(p.Job.Expires):
+		g.unfinished(y, statusUnknown, fanout.SkipExpired.String(), "for some receivers the message had expired before their page was read; this user has no state so far", since)
 	default:
 		y.Notification = id
 		g.unfinished(y, statusPending, "", "the notification is in the lane, and no worker has finished with it", since)
