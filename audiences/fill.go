@@ -100,8 +100,8 @@ func (f *Filler) step(ctx context.Context) (err error) {
 	return nil
 }
 
-// usesOf are the uses that records tell of, each once, by its latest record. What cannot be
-// read tells of none: the registry says so of it.
+// usesOf are the uses that records tell of, each once, with the latest time of its records.
+// What cannot be read tells of none: the registry says so of it.
 func usesOf(records []Record, now time.Time) []Use {
 	var uses []Use
 	at := make(map[key]int) // in uses
@@ -116,7 +116,9 @@ func usesOf(records []Record, now time.Time) []Use {
 			continue
 		}
 		if n, there := at[k]; there {
-			uses[n].At = r.At
+			if r.At.After(uses[n].At) { // their writers' clocks differ
+				uses[n].At = r.At
+			}
 			continue
 		}
 		at[k] = len(uses)

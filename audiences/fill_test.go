@@ -195,6 +195,22 @@ func TestErasedUsersStayAway(t *testing.T) {
 	})
 }
 
+// Who registers after an erasure is a member, also when a record from a clock that is behind
+// comes in the same poll, as one that comes in the next changes nothing.
+func TestClocksOfRegistrationsDiffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{Memory: NewMemory(nil)}
+		if err := s.Forget(t.Context(), "ada", []string{"shop"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		fill(t, &log{t: t, runs: [][]Record{{registered(t, "ada", "shop", aToken, time.Now()), registered(t, "ada", "shop", aToken+"2", time.Now().Add(-20*time.Second))}}}, s, time.Minute)
+		if !s.has(t, "shop", "ada") {
+			t.Error("who registered after the erasure is no member")
+		}
+	})
+}
+
 // tables fail from the nth statement on, as a process that dies there does.
 type tables struct {
 	left int
