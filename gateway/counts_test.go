@@ -169,6 +169,20 @@ func TestCountsOfWhatHasNotBegun(t *testing.T) {
 	}
 }
 
+// What has begun is known for a while longer than the rows of its notifications: their absence
+// says nothing then.
+func TestCountsOfWhatIsKeptNoLonger(t *testing.T) {
+	w, notes, to, receipt, j := countWorld(t)
+	to.add(0, 1, fanout.Member{})
+	notes.ended(t, j, fanout.Counts{Emitted: 1}, 0)
+	w.gateway.o.Times.Kept = 0
+	for id, key := range map[string]string{receipt: keyOrders, j.Message.String(): keySupport} {
+		if a := w.counted(id, key); a.status != http.StatusGone || a.code() != "gone" {
+			t.Errorf("%s: %d %s", id, a.status, a.text)
+		}
+	}
+}
+
 // Of many a sample is counted, and no more than that is read.
 func TestCountsOfASample(t *testing.T) {
 	for _, tt := range []struct {
