@@ -34,6 +34,9 @@ func (d *Deliverer) Deliver(ctx context.Context, e *Event) error {
 		case got == nil:
 			return d.bury(ctx, e, Gone, "answered 410 before")
 		}
+		if last == nil || last.version != to.version { // a former one's refusals say nothing of it
+			accepted, refused = got.accepted, 0
+		}
 		last = to
 		began := time.Now()
 		a := d.o.Poster.Post(ctx, to, &Call{ID: id, Body: e.Value, At: began})
@@ -53,9 +56,7 @@ func (d *Deliverer) Deliver(ctx context.Context, e *Event) error {
 			d.o.Log.Error("an endpoint wants no more webhooks: they are dead letters until its URL or secrets change", "sender", e.Sender)
 			return d.bury(ctx, e, Gone, a.Word)
 		}
-		if failed++; failed == 1 {
-			accepted = got.accepted
-		}
+		failed++
 		asked := a.Status == http.StatusTooManyRequests || a.Status == http.StatusServiceUnavailable
 		by := l.fails(got, asked, a.RetryAfter)
 		if by > accepted && !asked { // it takes others

@@ -273,6 +273,49 @@ func TestWhoWaitsGoesToTheEndpointThatIs(t *testing.T) {
 	})
 }
 
+// What a former endpoint has refused says nothing of the one that the file has since: there an
+// event may fail as often as any other.
+func TestAnotherEndpointHasRefusedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w *world
+		refused, there := 0, 0 // guarded by w.mu; answers of the former endpoint to 13, and of the other one
+		w = newWorld(t, func(n int, c *Call) Answer {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			switch {
+			case string(c.Body) != "13":
+			case w.to[n-1] == "https://x.example/":
+				refused++
+				return status(400)
+			default:
+				if there++; there == 1 {
+					return status(500)
+				}
+			}
+			return status(200)
+		})
+		done := make(chan error, 1)
+		go func() {
+			time.Sleep(50 * time.Millisecond) // others are taken while it is on its way
+			done <- w.Deliver(t.Context(), event(13))
+		}()
+		for n := 100; len(done) == 0; n++ {
+			if err := w.Deliver(t.Context(), event(n)); err != nil {
+				t.Fatal(err)
+			}
+			w.mu.Lock()
+			almost := refused == refusals-1
+			w.mu.Unlock()
+			if almost {
+				w.file(entry("orders", "https://y.example/", secretA))
+			}
+		}
+		if err := <-done; err != nil || len(w.buried) > 0 || there != 2 {
+			t.Errorf("%v after %d calls of the other one, buried %q", err, there, w.buried)
+		}
+	})
+}
+
 // The same without a time in between.
 func TestWhoWaitsHearsOfAnotherEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
