@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/push"
@@ -19,7 +20,8 @@ import (
 // for it within some seconds.
 const (
 	countedMost  = 1000 // receivers whose states are read for one count
-	countedPage  = 250  // members of an audience that are read at once
+	countedPage  = 250  // members of a part of an audience that are read at once
+	countedParts = 32   // parts that are read at once, where few are in each
 	countedLooks = 10   // times as many members are looked at, of whom some are no receivers
 	countedAge   = 5 * time.Second
 )
@@ -98,13 +100,8 @@ func (g *Gateway) count(ctx context.Context, id uuid.UUID, cl *claim, name strin
 		return s, nil
 	}
 	s.Chunks, s.Emitted = FanoutChunks{p.Job.To.Parts, len(p.Ended)}, p.Emitted
-	for _, part := range drawn(id, p.Ended) {
-		if err := g.countPart(ctx, p, part, &s); err != nil {
-			return s, g.uncounted(err, name)
-		}
-		if !s.Whole {
-			break
-		}
+	if err := g.countParts(ctx, p, drawn(id, p.Ended), &s); err != nil {
+		return s, g.uncounted(err, name)
 	}
 	return s, nil
 }
@@ -119,23 +116,62 @@ func drawn(message uuid.UUID, parts []int) []int {
 	return slices.Concat(parts[first:], parts[:first])
 }
 
-// countPart adds the receivers of a part that has ended, as far as they are few enough.
-func (g *Gateway) countPart(ctx context.Context, p *fanout.Progress, part int, s *StateCounts) error {
-	for after := ""; ; {
-		members, err := g.o.Fanouts.Audience.Page(ctx, p.Job, part, after, countedPage)
-		if err != nil || len(members) == 0 {
+// place is how far the members of a part have been read.
+type place struct {
+	part  int
+	after string // the last one; "" = none was read
+}
+
+// countParts adds the receivers of parts that have ended, until they are enough. There may
+// be a thousand parts with a few members each: so more are read at once, as many as are
+// likely to fill a page together.
+func (g *Gateway) countParts(ctx context.Context, p *fanout.Progress, parts []int, s *StateCounts) error {
+	var places []place
+	for _, part := range parts {
+		places = append(places, place{part: part})
+	}
+	most := 1 // members of a part that were read at once
+	for n := 1; len(places) > 0; n = min(2*n, countedParts, max(countedPage/most, 1)) {
+		at, rest := places[:min(n, len(places))], places[min(n, len(places)):]
+		pages, err := g.countedPages(ctx, p.Job, at)
+		if err != nil {
 			return err
+		}
+		var members []fanout.Member
+		var begun []place
+		for i, page := range pages {
+			if len(page) > 0 { // behind a short page there may be more
+				members, begun = append(members, page...), append(begun, place{at[i].part, page[len(page)-1].User})
+				most = max(most, len(page))
+			}
+		}
+		places = append(begun, rest...)
+		if len(members) == 0 {
+			continue
 		}
 		if s.Counted >= countedMost || s.looked >= countedLooks*countedMost {
 			s.Whole = false
 			return nil
 		}
 		s.looked += len(members)
-		after = members[len(members)-1].User
 		if err := g.countMembers(ctx, p, members, s); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// countedPages are the next members of parts.
+func (g *Gateway) countedPages(ctx context.Context, j *fanout.Job, places []place) ([][]fanout.Member, error) {
+	pages := make([][]fanout.Member, len(places))
+	of, ctx := errgroup.WithContext(ctx)
+	for i, at := range places {
+		of.Go(func() (err error) {
+			pages[i], err = g.o.Fanouts.Audience.Page(ctx, j, at.part, at.after, countedPage)
+			return err
+		})
+	}
+	return pages, of.Wait()
 }
 
 // countMembers adds those of some members who are receivers. Who has left since may have

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -22,11 +23,19 @@ type membership struct {
 	mu    sync.Mutex
 	parts map[int][]fanout.Member // guarded by mu; in order
 	read  int                     // guarded by mu; how many were handed out
+	takes time.Duration           // to read a page
 	err   error                   // guarded by mu
 }
 
 // Page implements fanout.Audience.
-func (a *membership) Page(_ context.Context, _ *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
+func (a *membership) Page(ctx context.Context, _ *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
+	if a.takes > 0 {
+		select {
+		case <-time.After(a.takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	list := a.parts[part]
@@ -209,6 +218,30 @@ func TestCountsOfASample(t *testing.T) {
 			if a.status != http.StatusOK || a.json["whole"] != tt.whole || a.json["counted"] != tt.counted || to.read > tt.mostRead {
 				t.Errorf("%s, %d members read", a.text, to.read)
 			}
+		})
+	}
+}
+
+// Parts are many, up to 1,024, however few are in them: all are counted in time, also by a store
+// that takes its own.
+func TestCountsOfManySmallParts(t *testing.T) {
+	for name, in := range map[string]int{"nobody in most of them": 1, "some in each": 8} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, notes, to, receipt, j := countWorld(t)
+				want := 0
+				for part := range j.To.Parts {
+					if part%8 < in {
+						to.add(part, 3, fanout.Member{})
+						want += 3
+					}
+					notes.ended(t, j, fanout.Counts{Emitted: 3}, part)
+				}
+				to.takes = 30 * time.Millisecond // for a page, and there are 256 parts
+				if got := sum(w.counted(receipt, keyOrders)); got != fmt.Sprintf("200 %d true map[PENDING:%[1]d]", want) {
+					t.Errorf("%s, want %d", got, want)
+				}
+			})
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A partition is in the order of slices and users, so that a slice is a run of rows,
@@ -21,6 +23,9 @@ const (
 // mostBuckets is how many partitions one call of Run looks into: a large topic with ten
 // subscribers has 1,024.
 const mostBuckets = 64
+
+// atOnce is how many of them it reads at once while few rows are in each.
+const atOnce = 8
 
 // Page are subscriptions of one slice of a topic behind a user, in the order of users, also
 // of those who have left; fewer than limit = there are no more. after "" = from the first
@@ -43,25 +48,55 @@ func (s *Store) Run(ctx context.Context, topic string, l Layout, first, last int
 	if next.Slice < first {
 		next = Position{Slice: first}
 	}
-	for range mostBuckets {
-		if next.Slice > last {
-			return list, next, true, nil
-		}
-		bucket := l.Bucket(next.Slice)
-		lastOf := min(last, l.first(bucket+1)-1)
+	for looked, at := 0, 1; looked < mostBuckets && next.Slice <= last; {
 		want := limit - len(list)
-		rows, err := s.rows(ctx, want, selectRun, topic, l.Number, int16(bucket), int16(next.Slice), next.User, int16(lastOf), want)
+		spans := l.spans(next, last, min(at, mostBuckets-looked))
+		rows, err := s.spans(ctx, topic, l, spans, want)
 		if err != nil {
 			return nil, next, false, err
 		}
-		list = append(list, rows...)
-		if len(rows) == want {
-			user := rows[want-1].User
+		if len(rows) >= want {
+			list = append(list, rows[:want]...)
+			user := list[limit-1].User
 			return list, Position{Slice(user), user}, false, nil
 		}
-		next = Position{Slice: lastOf + 1}
+		list = append(list, rows...)
+		next = Position{Slice: spans[len(spans)-1].last + 1}
+		if looked += len(spans); len(rows) <= want/4 {
+			at = min(2*at, atOnce)
+		}
 	}
 	return list, next, next.Slice > last, nil
+}
+
+// span is what one query of Run reads: slices of one bucket.
+type span struct {
+	from Position // behind which
+	last int      // slice
+}
+
+// spans are the next n, up to the slice last, or fewer when there are no more.
+func (l Layout) spans(from Position, last, n int) (spans []span) {
+	for len(spans) < n && from.Slice <= last {
+		s := span{from, min(last, l.first(l.Bucket(from.Slice)+1)-1)}
+		spans, from = append(spans, s), Position{Slice: s.last + 1}
+	}
+	return spans
+}
+
+// spans reads some at once, each up to limit. Of what comes after limit rows there may be
+// gaps.
+func (s *Store) spans(ctx context.Context, topic string, l Layout, spans []span, limit int) ([]Subscription, error) {
+	pages := make([][]Subscription, len(spans))
+	of, ctx := errgroup.WithContext(ctx)
+	for i, at := range spans {
+		of.Go(func() (err error) {
+			pages[i], err = s.rows(ctx, limit, selectRun, topic, l.Number, int16(l.Bucket(at.last)), int16(at.from.Slice), at.from.User, int16(at.last), limit)
+			return err
+		})
+	}
+	err := of.Wait()
+	return slices.Concat(pages...), err
 }
 
 func checkRun(l Layout, first, last, limit int) error {

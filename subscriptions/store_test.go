@@ -312,6 +312,27 @@ func TestABatchIsCutOff(t *testing.T) {
 	})
 }
 
+// A large topic in which nobody is has a thousand empty buckets: several are asked at once.
+func TestEmptyBucketsAreAskedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		f.slow = 10 * time.Millisecond
+		s := New(Options{Tables: f})
+		var place Position
+		began, calls := time.Now(), 0
+		for end := false; !end; calls++ {
+			list, next, over, err := s.Run(t.Context(), "news", Layout{Buckets: Slices}, 0, Slices-1, place, MaxPage)
+			if err != nil || len(list) > 0 {
+				t.Fatalf("%d rows, %v", len(list), err)
+			}
+			place, end = next, over
+		}
+		if took := time.Since(began); calls != Slices/mostBuckets || len(f.said) != Slices || f.most != atOnce || took > 2*time.Second {
+			t.Errorf("%d calls, %d statements, %d at once, %v", calls, len(f.said), f.most, took)
+		}
+	})
+}
+
 // Slices nest in buckets, whatever their count is; and no slice is empty of hashes.
 func TestSlicesNestInBuckets(t *testing.T) {
 	for _, buckets := range []int{1, 2, 3, 7, 64, 100, 1000, 1023, 1024} {
