@@ -30,6 +30,7 @@ const everything = "*"
 var mayImport = map[string][]string{
 	"push":                            nil,
 	"push/decode":                     {"push"},
+	"push/yieldtest":                  {"push"},
 	"gates":                           {"push"},
 	"pipeline":                        {"push", "gates"},
 	"watch":                           {"push", "gates"},
@@ -144,7 +145,7 @@ var mayImport = map[string][]string{
 
 // testsMayImport is what the tests of every package may import besides: the
 // nouns, servers to test against, and clients of them.
-var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest", "deploy/local/keyspacetest", "shards/shardstest"}
+var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim", "deploy/embedded", "deploy/local", "deploy/local/localtest", "deploy/local/keyspacetest", "shards/shardstest", "push/yieldtest"}
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{

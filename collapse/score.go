@@ -9,6 +9,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A user's set c:{s}:<user> has a member per app and collapse key, their hash
@@ -60,7 +61,8 @@ func appendMember(b []byte, it *pipeline.Item) []byte {
 // memory.
 func (sc *scratch) places() {
 	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
-	for _, it := range sc.items {
+	for i := range push.Yielding(len(sc.items)) {
+		it := sc.items[i]
 		sc.text = strconv.AppendInt(sc.text, score(it), 10)
 		sc.ends = append(sc.ends, len(sc.text))
 		sc.text = appendMember(sc.text, it)

@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push/yieldtest"
 )
 
 // What is kept for the next call keeps no item and no user of this one in memory.
@@ -47,4 +48,14 @@ func TestScratchIsUsedAgain(t *testing.T) {
 			t.Errorf("%s: %d calls made their working memory %d times", name, calls, made)
 		}
 	}
+}
+
+// A one-time password does not wait until all of a batch are written down.
+func TestPlacesYield(t *testing.T) {
+	const n = 10_000
+	sc := new(scratch)
+	for range n {
+		sc.items = append(sc.items, &pipeline.Item{})
+	}
+	yieldtest.Often(t, n, sc.places)
 }

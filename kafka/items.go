@@ -16,7 +16,7 @@ func (decoder) Name() pipeline.Step { return pipeline.StepDecode }
 
 // Apply implements pipeline.Stage.
 func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
-	for i := range b.Items {
+	for i := range push.Yielding(len(b.Items)) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue // already decided: it is too large

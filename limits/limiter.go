@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -121,7 +122,7 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 			return err
 		}
 	}
-	for i := range b.users {
+	for i := range push.Yielding(len(b.users)) {
 		if err := l.decide(ctx, b, &b.users[i]); err != nil {
 			return err
 		}

@@ -39,8 +39,8 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*De
 	}
 	p.poisonedSends(group)
 	p.keepTokens(group, now)
-	for _, d := range group {
-		if !d.abandoned {
+	for i := range push.Yielding(len(group)) {
+		if d := group[i]; !d.abandoned {
 			p.decideOne(d, now)
 		}
 	}

@@ -292,7 +292,8 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 func (p *Pipeline) ending(items []*Item) {
 	told := p.opt.Events.Group(p.opt.Lane)
 	came := make([]*Kind, 0, 2*len(items))
-	for _, it := range items {
+	for i := range push.Yielding(len(items)) {
+		it := items[i]
 		if it.Verdict == push.Undecided && it.claimed() {
 			it.Decide(push.Duplicate, "", "")
 		}

@@ -23,7 +23,8 @@ func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time)
 // and neither does a delivery that another record has claimed.
 func (p *Pipeline) rowsOf(group []*Delivery, told Endings, now time.Time) []push.Row {
 	rows := make([]push.Row, 0, len(group))
-	for _, d := range group {
+	for i := range push.Yielding(len(group)) {
+		d := group[i]
 		if d.abandoned || d.ending.State == 0 {
 			continue
 		}

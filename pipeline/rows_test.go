@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/yieldtest"
 )
 
 // awayStatus is a status store that takes nothing.
@@ -72,4 +73,14 @@ func TestAVerdictHasARowForEachNamedDevice(t *testing.T) {
 	if rows = it.verdictRows(nil, time.Now()); len(rows) != 1 || rows[0].Device != "" {
 		t.Errorf("got rows %+v, want one without a device", rows)
 	}
+}
+
+// A one-time password does not wait until all of a group have their rows.
+func TestRowsYield(t *testing.T) {
+	const n = 10_000
+	p, told, group := &Pipeline{}, noEvents{}.Group("critical"), []*Delivery(nil)
+	for range n {
+		group = append(group, &Delivery{Item: &Item{}, ending: Ending{State: push.StateDelivered}})
+	}
+	yieldtest.Often(t, n, func() { p.rowsOf(group, told, time.Now()) })
 }

@@ -40,7 +40,7 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	}
 	decided = wholes(b)
 	open := make([]placed, 0, len(b.Items)-len(decided))
-	for i := range b.Items {
+	for i := range push.Yielding(len(b.Items)) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue

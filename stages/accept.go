@@ -37,7 +37,7 @@ func (*Accept) Name() pipeline.Step { return StepAccept }
 // Apply never fails.
 func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 	now, lowered := time.Now(), 0
-	for i := range b.Items {
+	for i := range push.Yielding(len(b.Items)) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue

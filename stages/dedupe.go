@@ -59,8 +59,8 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	now := time.Now() // after the Check: its windows were those of now, or older ones
 	since := s.Filter.Horizon(now)
-	for i, it := range ask {
-		if maybe[i] || !remembers(it, since, now) {
+	for i := range push.Yielding(len(ask)) {
+		if it := ask[i]; maybe[i] || !remembers(it, since, now) {
 			confirm = append(confirm, it)
 		}
 	}

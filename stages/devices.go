@@ -25,7 +25,7 @@ func (*Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		}
 	}
 	slab := make([]pipeline.Delivery, 0, most) // one allocation for the batch
-	for i := range b.Items {
+	for i := range push.Yielding(len(b.Items)) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue

@@ -167,7 +167,8 @@ func (s *Limits) ask(a *asking, b *pipeline.Batch, limiter Limiter, senders Send
 	}
 	a.slab, a.reqs = slices.Grow(a.slab, len(a.items)), slices.Grow(a.reqs, len(a.items))
 	a.devices = slices.Grow(a.devices, deliveries)
-	for _, it := range a.items {
+	for i := range push.Yielding(len(a.items)) {
+		it := a.items[i]
 		a.slab = append(a.slab, s.request(it, now))
 		r := &a.slab[len(a.slab)-1]
 		a.reqs = append(a.reqs, r)

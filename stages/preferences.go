@@ -46,7 +46,8 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 		return err
 	}
 	now := time.Now()
-	for i, it := range items {
+	for i := range push.Yielding(len(items)) {
+		it := items[i]
 		it.User, it.Read = &users[i], asked
 		if err != nil {
 			if *it.User = (push.User{Quarantine: push.RecordUnread}); !rules.Consent.NeedsNoRecord(&it.Message) {

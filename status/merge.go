@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -119,7 +121,10 @@ func (g *merger) write(ctx context.Context, rows []push.Row) error {
 		return fmt.Errorf("writing %d status rows to %s: %w", len(rows), g.place, err)
 	}
 	c := &call{left: len(rows), done: make(chan struct{})}
-	g.admit(c, rows)
+	for part := range slices.Chunk(rows, push.Stretch/2) {
+		g.admit(c, part)
+		runtime.Gosched() // as push.Yielding does, without the lock
+	}
 	select {
 	case <-c.done:
 		return nil
@@ -130,7 +135,8 @@ func (g *merger) write(ctx context.Context, rows []push.Row) error {
 	}
 }
 
-// admit encodes the rows into the batches of their buckets.
+// admit encodes some of a call's rows into the batches of their buckets. All calls wait
+// for each other here, so they are not many at a time.
 func (g *merger) admit(c *call, rows []push.Row) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -230,8 +230,8 @@ func (r *Reader) share(ctx context.Context, sc *readScratch, s int, cmd *mget, o
 // fill decodes the answers into the Users. It goes by them and not by shards: they are
 // larger than what they are read from, and mostly lie one after the other.
 func (sc *readScratch) fill(out []*push.User) {
-	for i, u := range out {
-		a := &sc.answers[i]
+	for i := range push.Yielding(len(out)) {
+		u, a := out[i], &sc.answers[i]
 		u.Limiter = a.limiter
 		if err := sc.decoder.Decode(a.record, a.build, u); err != nil {
 			u.Quarantine = push.RecordUnread

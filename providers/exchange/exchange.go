@@ -106,7 +106,8 @@ func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func
 	)
 	for start := 0; start < len(ds); start += chunk {
 		reqs, places, refused, refPos = reqs[:0], places[:0], refused[:0], refPos[:0]
-		for i := start; i < min(start+chunk, len(ds)); i++ {
+		for n := range push.Yielding(min(chunk, len(ds)-start)) {
+			i := start + n
 			if r := p.draft(ds[i]); r != nil {
 				reqs, places = append(reqs, &r.Request), append(places, i)
 			} else {
@@ -231,7 +232,8 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 		g = new(group)
 	}
 	ds := g.settled[:0]
-	for _, req := range rs {
+	for i := range push.Yielding(len(rs)) {
+		req := rs[i]
 		r := req.Tag.(*Draft)
 		d := r.delivery
 		result, next := Unanswered(req), Settled
