@@ -191,7 +191,7 @@ func restOf(value []byte, id string, clicks bool) []byte {
 // FanoutReport is how far a message for many receivers is.
 type FanoutReport struct {
 	State    string           `json:"state"`              // accepted, running, paused, cancelled, ended
-	Audience string           `json:"audience,omitempty"` // topic or app; empty = it has not begun
+	Audience string           `json:"audience,omitempty"` // topic, app or segment; empty = it has not begun
 	Chunks   FanoutChunks     `json:"chunks"`
 	Emitted  int64            `json:"emitted"`           // receivers who have a record in the lane
 	Skipped  map[string]int64 `json:"skipped,omitempty"` // members who get none, by the reason

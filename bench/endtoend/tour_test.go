@@ -6,17 +6,20 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/segments"
 )
 
 // A client for another language, which a generator has made of the contract and nobody
@@ -70,6 +73,7 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled, g.Audiences, c.Registry.Audiences = true, true, true, true, true, true, true
 	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
+	c.Segments.Source = segmentOf(t, dir, "tour-reached")
 	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
 	hash := sha256.Sum256([]byte(key))
 	keys, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
@@ -77,4 +81,21 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	check(t, err)
 	check(t, os.WriteFile(g.KeysFile, keys, 0o600))
 	check(t, os.WriteFile(g.ReceiptsFile, fmt.Appendf(nil, "%s\nids 2026-01-01T00:00:00Z %s\n", strings.Repeat("receipts-", 4), strings.Repeat("ids-", 8)), 0o600))
+}
+
+// segmentOf writes a file in which a user is in the segment lifecycle/new, and nobody in
+// lifecycle/gone.
+func segmentOf(t *testing.T, dir, user string) (path string) {
+	t.Helper()
+	number, known := segments.ByHash.Of(user, 0, false)
+	if !known {
+		t.Fatalf("%s has no number", user)
+	}
+	var b segments.Builder
+	check(t, errors.Join(b.AddGroup("lifecycle", false, segments.ByHash), b.AddUsers("lifecycle", "new", segments.UsersOf(number)), b.AddUsers("lifecycle", "gone", segments.UsersOf())))
+	set, err := b.Build(1, time.Now())
+	check(t, err)
+	path = filepath.Join(dir, "segments")
+	check(t, segments.WriteFile(path, set))
+	return path
 }

@@ -207,12 +207,23 @@ def broadcasts():
         return got.fanout.emitted and sent
 
     sent = until("somebody is noted as a user of the app", reached)
-    ask(send_to_segment, APP, "lifecycle", "new", body=SendToSegmentBody.from_dict(body.to_dict()), expect=501)  # there are none here
     want("who never had a device", (why.status.value, why.reason), ("NOT_SENT", "not_in_audience"))
     until("it is delivered", lambda: ask(why_recipient, sent.receipt, REACHED, expect=200).status.value == "DELIVERED")
 
 
+def to_a_segment():
+    """A message to those users of an app who are in a segment: to the one in it, to nobody in another, and there is no third."""
+    body = SendToSegmentBody.from_dict({"type": TYPE, "service_type": SERVICE, "title": "Welcome"})
+    for segment, emitted in (("new", 1), ("gone", 0)):
+        sent = ask(send_to_segment, APP, "lifecycle", segment, body=body, idempotency_key=uuid7(), expect=202)
+        got = final(sent.receipt)
+        want(f"who is in {segment}", (got.fanout.audience.value, got.segment, got.fanout.emitted), ("segment", f"lifecycle/{segment}", emitted))
+        if emitted:
+            until("it is delivered", lambda: ask(why_recipient, sent.receipt, REACHED, expect=200).status.value == "DELIVERED")
+    ask(send_to_segment, APP, "lifecycle", "unheard", body=body, expect=404)
+
+
 if __name__ == "__main__":
-    for stop in (contract_and_errors, people, messages, fanouts, broadcasts):
+    for stop in (contract_and_errors, people, messages, fanouts, broadcasts, to_a_segment):
         stop()
         print(f"{stop.__name__}: done", flush=True)
