@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,27 @@ func TestEntriesDieByTheirAge(t *testing.T) {
 		f.failing = "DELETE"
 		if err := s.Forget(t.Context(), k); !errors.Is(err, errAway) {
 			t.Errorf("forget: %v", err)
+		}
+	})
+}
+
+// News are looked for from as far back as clocks differ, up to what a clock that is ahead has
+// written: what it writes is in a later slot than now.
+func TestWhereNewsAreLookedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 4 { // at the beginning of a slot and in its midst
+			f := &fakeTables{}
+			if _, err := New(Options{Tables: f}).News(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{}
+			for slot := slotOf(time.Now().Add(-newsBack)); slot <= slotOf(time.Now())+1; slot++ {
+				want = append(want, fmt.Sprint(selectNews, []any{slot}))
+			}
+			if !slices.Equal(f.said, want) {
+				t.Errorf("%q, want %q", f.said, want)
+			}
+			time.Sleep(slotTime / 2)
 		}
 	})
 }

@@ -42,3 +42,23 @@ func TestAFormerEndpointSaysNothing(t *testing.T) {
 		}
 	})
 }
+
+// Failures of calls that were on their way when another was taken say nothing of what is:
+// the endpoint does not rest for them.
+func TestFailuresFromBeforeASuccessAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, to := newLine(), &Endpoint{version: "1"}
+		var slow [failsInRow]*leave
+		for i := range slow {
+			slow[i], _, _, _ = l.enter(to, time.Time{})
+		}
+		got, _, _, _ := l.enter(to, time.Time{})
+		l.taken(got)
+		for _, g := range slow {
+			l.fails(g, false, 0)
+		}
+		if l.resting() {
+			t.Error("it rests for failures that began before a success")
+		}
+	})
+}
