@@ -314,7 +314,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"PUT /v1/users/{user}/devices/{device}":    g.ofUser(g.setDevice),
 		"DELETE /v1/users/{user}/devices/{device}": g.ofUser(g.removeDevice),
 		"GET /v1/users/{user}/limits":              g.ofUser(g.limitsOfUser),
-		"GET /v1/users/{user}/inbox":               g.ofInbox(g.showInbox),
+		"GET " + inboxPath:                         g.ofInbox(g.showInbox),
 		"GET /v1/users/{user}/inbox/unread":        g.ofInbox(g.unread),
 		"POST /v1/users/{user}/inbox/marks":        g.ofInbox(g.markInbox),
 		"POST /v1/users/{user}/tokens":             g.byKey(g.makePass),

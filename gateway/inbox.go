@@ -151,6 +151,8 @@ func tagsOf(h http.Header) (tags []string) {
 	return tags
 }
 
+const inboxPath = "/v1/users/{user}/inbox"
+
 // showInbox answers GET /v1/users/{user}/inbox: at once, or with wait when there is
 // something that the caller does not have, and in the end in any case.
 func (g *Gateway) showInbox(w http.ResponseWriter, r *http.Request, v *visitor) *Problem {

@@ -231,6 +231,18 @@ func (c *capped) Admit(_ context.Context, _ inbox.Key, entries []inbox.Entry) ([
 	return answers, c.err
 }
 
+// Who asks for the header of a page alone sees nothing, and spends nothing.
+func TestHeadOfAnInboxSpendsNothing(t *testing.T) {
+	c := &capped{most: 2, spent: map[string]bool{}}
+	w := newWorld(t)
+	w.gateway.o.Inbox = w.inboxes(c)
+	w.keeps(u42, "n0", time.Minute)
+	a := w.do(request{method: "HEAD", path: "/v1/users/u42/inbox?app=shop", key: keyLogins})
+	if a.status != http.StatusMethodNotAllowed || a.header.Get("Allow") != "GET" || c.asked > 0 {
+		t.Errorf("it is answered %d %v, and limits were asked %d times", a.status, a.header, c.asked)
+	}
+}
+
 // Reading twice spends once, and not at all when it has been shown long ago; what is
 // withheld comes when there is room.
 func TestInboxLimits(t *testing.T) {

@@ -150,6 +150,8 @@ func (g *Gateway) misrouted(r *http.Request, h http.Handler, pattern string) *mi
 	switch {
 	case r.URL.Path == "" || r.URL.Path[0] != '/' || unclean(r.URL):
 		return &misroute{Problem: newProblem(codeNotFound, "no such path")}
+	case r.Method == http.MethodHead && pattern == "GET "+inboxPath:
+		return &misroute{newProblem(codeMethod, "this path takes GET alone: a page that nobody sees would spend the user's limits"), http.MethodGet}
 	case pattern != "":
 		return nil
 	}
