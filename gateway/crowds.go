@@ -12,7 +12,8 @@ import (
 // A topic can have millions of subscribers, so of a large one a part is counted: the users
 // in some of the slices, which a hash of their ids draws.
 const (
-	crowdMost = 10_000 // rows that are read for one count, and the rest of a slice
+	crowdMost = 10_000         // subscribers who are read for one count, and the rest of a slice
+	crowdRows = 10 * crowdMost // the same with those who have left, whose rows stay
 	crowdAge  = time.Minute
 )
 
@@ -57,7 +58,8 @@ func (g *Gateway) crowd(ctx context.Context, t *subscriptions.Topic) (Subscriber
 		}
 		for i := range list {
 			if s := subscriptions.Slice(list[i].User); s != slice {
-				if a.Push, a.Pull, push, pull = a.Push+push, a.Pull+pull, 0, 0; read+i >= crowdMost {
+				a.Push, a.Pull, push, pull = a.Push+push, a.Pull+pull, 0, 0
+				if a.Push+a.Pull >= crowdMost || read+i >= crowdRows {
 					return a.scaled(s), nil
 				}
 				slice = s

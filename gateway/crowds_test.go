@@ -118,3 +118,29 @@ func TestScaled(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// Who has left is no subscriber: a topic that many have left is counted as far as one of as
+// many who are there.
+func TestWhoHasLeftTakesNobodysPlaceInACount(t *testing.T) {
+	w, _ := fanoutWorld(t)
+	w.makeTopic("ebb", `{"app": "shop", "service_type": "transactional", "modes": ["push", "pull"]}`)
+	w.gather("ebb", subscriptions.Push, "u", 4000)
+	w.gather("ebb", subscriptions.Push, "l", 16_000)
+	w.gather("ebb", subscriptions.Left, "l", 16_000)
+	if got := crowded(w.crowd("ebb", keyOrders)); got != "4000 0 true" {
+		t.Errorf("4,000 of 20,000 are there: %s", got)
+	}
+}
+
+// However many have left, no more than so many rows are read.
+func TestRowsOfWhoHasLeftAreBounded(t *testing.T) {
+	w, _ := fanoutWorld(t)
+	w.makeTopic("ebb", `{"app": "shop", "service_type": "transactional", "modes": ["push", "pull"]}`)
+	w.gather("ebb", subscriptions.Push, "u", 1000)
+	w.gather("ebb", subscriptions.Left, "l", crowdRows+10_000)
+	read := &readBoard{board: w.topics}
+	w.gateway.o.Topics = read
+	if a := w.crowd("ebb", keyOrders); a.json["whole"] != false || read.rows > crowdRows+subscriptions.MaxPage {
+		t.Errorf("%s, %d rows read", a.text, read.rows)
+	}
+}
