@@ -299,6 +299,9 @@ func (p *page) fill(j *Job, members []Member, counts *Counts, tokens Tokens) {
 	now := time.Now()
 	for i := range members {
 		m := &members[i]
+		if m.Passed {
+			continue
+		}
 		if why, skipped := j.skip(m, now); skipped {
 			counts.Skipped[why]++
 			continue

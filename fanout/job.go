@@ -256,3 +256,9 @@ func (j *Job) skip(m *Member, now time.Time) (Skip, bool) {
 	}
 	return 0, false
 }
+
+// wants reports whether one of a page gets the message.
+func (j *Job) wants(m *Member, now time.Time) bool {
+	_, skipped := j.skip(m, now)
+	return !skipped && !m.Passed
+}

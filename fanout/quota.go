@@ -57,7 +57,7 @@ func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Co
 	now := time.Now()
 	var wanted int64
 	for i := range members {
-		if _, skipped := c.skip(&members[i], now); !skipped {
+		if c.wants(&members[i], now) {
 			wanted++
 		}
 	}
@@ -76,7 +76,7 @@ func (e *Emitter) afford(ctx context.Context, c *Chunk, members []Member, so *Co
 		return members, false, nil
 	}
 	for i := range members {
-		if _, skipped := c.skip(&members[i], now); skipped {
+		if !c.wants(&members[i], now) {
 			continue
 		}
 		if left--; left < 0 {

@@ -29,8 +29,9 @@ type segmentAudience struct {
 	records UserRecords
 }
 
-// Page implements fanout.Audience. Of users who are not in the segment nothing is told: who
-// comes behind one of them is asked for here, until somebody is in it.
+// Page implements fanout.Audience. Of users who are not in the segment nothing is told, but
+// that the page ends with one of them: a part that has to stop goes on from there, however
+// few of its users are in the segment.
 func (a segmentAudience) Page(ctx context.Context, j *fanout.Job, part int, after string, limit int) ([]fanout.Member, error) {
 	if j.To.Kind != fanout.OfSegment {
 		return a.Audience.Page(ctx, j, part, after, limit)
@@ -41,17 +42,18 @@ func (a segmentAudience) Page(ctx context.Context, j *fanout.Job, part int, afte
 	}
 	all := *j
 	all.To.Kind, all.To.Name = fanout.OfApp, j.App
-	for {
-		members, err := a.Audience.Page(ctx, &all, part, after, limit)
-		if err != nil || len(members) == 0 {
-			return nil, err
-		}
-		after = members[len(members)-1].User
-		in, err := a.in(ctx, group.Numbers(), segment.Users, members)
-		if err != nil || len(in) > 0 {
-			return in, err
-		}
+	members, err := a.Audience.Page(ctx, &all, part, after, limit)
+	if err != nil || len(members) == 0 {
+		return nil, err
 	}
+	in, err := a.in(ctx, group.Numbers(), segment.Users, members)
+	if err != nil {
+		return nil, err
+	}
+	if last := members[len(members)-1].User; len(in) == 0 || in[len(in)-1].User != last {
+		in = append(in, fanout.Member{User: last, Passed: true})
+	}
+	return in, nil
 }
 
 // find finds a segment in the newest set. One that is not there may come back with the next.
@@ -74,7 +76,11 @@ func (a segmentAudience) in(ctx context.Context, n segments.Numbering, users seg
 		for i := range members {
 			owners[i], out[i] = members[i].User, &records[i]
 		}
-		if err := a.records.Fetch(ctx, owners, out); err != nil {
+		err := a.records.Fetch(ctx, owners, out)
+		if ctx.Err() != nil { // the chunk is another process's, or will be
+			return nil, ctx.Err()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fanout.ErrNoAudience, err) // the chunk waits, and keeps nobody waiting
 		}
 	}

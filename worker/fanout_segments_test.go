@@ -98,11 +98,14 @@ func TestUsersInASegment(t *testing.T) {
 				if len(page) == 0 {
 					break
 				}
-				for _, m := range page {
-					if got[m.User] || j.To.PartOf(m.User) != part || m.Since.IsZero() {
+				for i, m := range page {
+					if after = m.User; m.Passed && i == len(page)-1 {
+						continue
+					}
+					if m.Passed || got[m.User] || j.To.PartOf(m.User) != part || m.Since.IsZero() {
 						t.Fatalf("%s: %+v again, or of another part", name, m)
 					}
-					got[m.User], after = true, m.User
+					got[m.User] = true
 				}
 			}
 		}
@@ -148,6 +151,67 @@ func TestUsersInASegment(t *testing.T) {
 		t.Errorf("Cassandra is away: %v", err)
 	}
 }
+
+// audienceOf is the audience of segments where these users use the app shop.
+func audienceOf(t *testing.T, set *segments.Set, records UserRecords, users ...string) fanout.Audience {
+	t.Helper()
+	members := audiences.NewMemory(nil)
+	for _, user := range users {
+		if _, err := members.Add(t.Context(), []audiences.Use{{App: "shop", User: user}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return WithSegments(kindsOfAudiences{fanout.OfApp: AppAudience(members)}, func() *segments.Set { return set }, records)
+}
+
+// Where few are in a segment a page still ends: between two of them it is looked whether the
+// message is paused or the process stops, and a part that had to wait goes on behind what
+// was read. Else one whose numbers cannot be read now and then would begin anew for ever.
+func TestAPartWithNobodyInTheSegmentIsReadPageByPage(t *testing.T) {
+	var users []string
+	for i := range 100 {
+		users = append(users, fmt.Sprint("u", i))
+	}
+	records := &numbered{}
+	a := audienceOf(t, segmentsOf(t, []uint32{7}, nil), records, users...)
+	j := &fanout.Job{App: "shop", To: fanout.To{Kind: fanout.OfSegment, Name: "record/in", Parts: 1}}
+	after, pages := "", 0
+	for ; pages < 20; pages++ {
+		before := records.asked
+		page, err := a.Page(t.Context(), j, 0, after, 10)
+		if err != nil || records.asked > before+10 {
+			t.Fatalf("%d users were asked for in a page of 10, %v", records.asked-before, err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		if len(page) != 1 || !page[0].Passed {
+			t.Fatalf("%+v", page)
+		}
+		after = page[0].User
+	}
+	if pages != 10 || records.asked != 100 {
+		t.Errorf("%d pages, %d users were asked for", pages, records.asked)
+	}
+}
+
+// Whose time has ended does not put a chunk aside that is another process's by then.
+func TestAnEndedContextIsNotAnUnknownAudience(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	a := audienceOf(t, segmentsOf(t, []uint32{7}, nil), fetch(func(ctx context.Context) error {
+		cancel()
+		return ctx.Err()
+	}), "u1")
+	_, err := a.Page(ctx, &fanout.Job{App: "shop", To: fanout.To{Kind: fanout.OfSegment, Name: "record/in", Parts: 1}}, 0, "", 10)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, fanout.ErrNoAudience) {
+		t.Errorf("%v", err)
+	}
+}
+
+// fetch is a UserRecords that only fails.
+type fetch func(context.Context) error
+
+func (f fetch) Fetch(ctx context.Context, _ []string, _ []*push.User) error { return f(ctx) }
 
 // The whole way of a process: it has read the file of segments, and sends to those users of
 // the app alone who are in one. Nobody has to be asked for numbers that are ids.
