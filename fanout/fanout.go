@@ -71,13 +71,13 @@ type Audience interface {
 
 // Member is one of an audience.
 type Member struct {
-	User  string
-	Pull  bool      // fetches messages, and is not pushed
-	Left  bool      // is no member any more
+	User string
+	Pull bool // fetches messages, and is not pushed
+	Left bool // is no member any more
 	// Passed says that this one is no member, and is told of only as the place up to which
 	// the audience was read.
 	Passed bool
-	Since time.Time // when this one became a member; zero = always was
+	Since  time.Time // when this one became a member; zero = always was
 	// Priority is the highest that this one's notifications may have; 0 = the job's.
 	Priority push.Priority
 }
