@@ -71,8 +71,10 @@ func TestRefusedSegments(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.why, a.status, a.text)
 		}
 	}
-	if a := w.do(request{method: "POST", path: "/v1/apps/bank/segments/lifecycle/new/messages", key: keyNews, body: good}); a.code() != "foreign_app" {
-		t.Errorf("another's app: %d %s", a.status, a.text)
+	for _, segment := range []string{"lifecycle/new", "lifecycle/old"} { // which there are, is not told
+		if a := w.do(request{method: "POST", path: "/v1/apps/bank/segments/" + segment + "/messages", key: keyNews, body: good}); a.code() != "foreign_app" {
+			t.Errorf("another's app: %d %s", a.status, a.text)
+		}
 	}
 	if n := len(w.produced); n != 0 {
 		t.Errorf("%d jobs were produced", n)

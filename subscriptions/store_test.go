@@ -333,6 +333,33 @@ func TestEmptyBucketsAreAskedTogether(t *testing.T) {
 	})
 }
 
+// full are Tables whose every partition has a few rows, and which take no limit below 1, as
+// Cassandra does.
+type full struct{ Tables }
+
+func (full) Query(_ context.Context, statement string, values, dest []any, row func()) error {
+	limit := values[len(values)-1].(int)
+	if statement != selectRun || limit < 1 {
+		return fmt.Errorf("invalid: limit %d of %s", limit, statement)
+	}
+	for n := range min(limit, 5) {
+		*dest[0].(*string) = fmt.Sprint("u", values[3], "-", n)
+		row()
+	}
+	return nil
+}
+
+// A page that is full at the end of a partition ends there.
+func TestAPageThatAPartitionFills(t *testing.T) {
+	s := New(Options{Tables: full{}})
+	for _, limit := range []int{5, 10, 15, 35} {
+		list, next, end, err := s.Run(t.Context(), "news", Layout{Buckets: Slices}, 0, Slices-1, Position{}, limit)
+		if err != nil || len(list) != limit || end || next.User != list[limit-1].User {
+			t.Errorf("%d rows of %d, then %+v, %t, %v", len(list), limit, next, end, err)
+		}
+	}
+}
+
 // Slices nest in buckets, whatever their count is; and no slice is empty of hashes.
 func TestSlicesNestInBuckets(t *testing.T) {
 	for _, buckets := range []int{1, 2, 3, 7, 64, 100, 1000, 1023, 1024} {

@@ -112,6 +112,8 @@ func RunFanout(ctx context.Context, o FanoutOptions) error {
 	}
 	var watches sync.WaitGroup
 	defer watches.Wait()
+	ctx, leave := context.WithCancel(ctx)
+	defer leave() // they end with this process also where it cannot begin
 	if sendsToSegments(c) {
 		watcher, done, err := openSegments(ctx, &c.Segments, h, o.Metrics, segments.WatcherOptions{Log: log})
 		if done != nil {
