@@ -31,6 +31,9 @@ type Records interface {
 	// Order sets the state of a message from that moment on: of two orders the later
 	// one stands, and Cancelled for ever. A message need not have begun.
 	Order(ctx context.Context, message uuid.UUID, s State, at time.Time) error
+	// Messages are those to an audience of an app that have begun, and were accepted before a
+	// place and not before oldest: the newest first, up to limit; fewer = there are no more.
+	Messages(ctx context.Context, app string, to To, before Place, oldest time.Time, limit int) ([]Listed, error)
 }
 
 // State is what is to become of a message.

@@ -35,12 +35,26 @@ func (n *TableNotes) Check(ctx context.Context) error {
 	if _, err := n.Ended(ctx, uuid.UUID{}, 0); err != nil {
 		return err
 	}
+	if _, err := n.Messages(ctx, "", To{}, Place{At: time.UnixMilli(0)}, time.UnixMilli(0), 1); err != nil {
+		return err
+	}
 	_, err := n.State(ctx, uuid.UUID{})
 	return err
 }
 
-// Begin implements Notes.
+// Begin implements Notes. What it returns is also in the list of the audience's messages.
 func (n *TableNotes) Begin(ctx context.Context, j *Job) (*Job, error) {
+	first, err := n.begin(ctx, j)
+	if err == nil {
+		err = n.list(ctx, first) // also for one that had begun: who began it may have ended before this
+	}
+	if err != nil {
+		return nil, err
+	}
+	return first, nil
+}
+
+func (n *TableNotes) begin(ctx context.Context, j *Job) (*Job, error) {
 	if first, err := n.job(ctx, j.Message); first != nil || err != nil {
 		return first, err
 	}

@@ -50,6 +50,13 @@ func (r *reports) Look(ctx context.Context, id uuid.UUID) (*fanout.Progress, err
 	return r.Memory.Look(ctx, id)
 }
 
+func (r *reports) Messages(ctx context.Context, app string, to fanout.To, before fanout.Place, oldest time.Time, limit int) ([]fanout.Listed, error) {
+	if err := r.trouble(); err != nil {
+		return nil, err
+	}
+	return r.Memory.Messages(ctx, app, to, before, oldest, limit)
+}
+
 func (r *reports) Order(ctx context.Context, id uuid.UUID, s fanout.State, at time.Time) error {
 	if err := r.trouble(); err != nil {
 		return err

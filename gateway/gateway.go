@@ -31,6 +31,8 @@
 //	broadcast.go, segment.go
 //	             POST /v1/apps/{app}/messages and …/segments/{group}/{segment}/messages
 //	crowds.go    GET /v1/topics/{topic}/counts
+//	topic_messages.go
+//	             GET /v1/topics/{topic}/messages
 //	renewed.go   counts that serve all who ask for some seconds
 //	topics.go    PUT, GET, DELETE /v1/topics/{topic}, and who may
 //	subscriptions.go, subscribers.go
@@ -331,6 +333,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"GET /v1/topics/{topic}":        g.ofTopics(nil, g.showTopic),
 		"DELETE /v1/topics/{topic}":     g.ofTopics([]Right{Send, Admin}, g.closeTopic),
 
+		"GET /v1/topics/{topic}/messages":                         g.ofTopics([]Right{Read}, g.listMessages),
 		"POST /v1/topics/{topic}/messages":                        g.ofTopics([]Right{Send}, g.sendTopic),
 		"POST /v1/apps/{app}/messages":                            g.authorized(Broadcast, g.broadcast),
 		"POST /v1/apps/{app}/segments/{group}/{segment}/messages": g.authorized(Broadcast, g.sendSegment),

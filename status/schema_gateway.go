@@ -7,7 +7,7 @@ import (
 
 // gatewayTables are the tables of the schema that no worker uses, in the order of their
 // statements, which are the last.
-var gatewayTables = []string{"topics", "topics_by_app", "subscriptions", "subscriptions_by_user", "fanout_jobs", "fanout_chunks", "fanout_orders", "topic_messages", "clicks", "app_users"}
+var gatewayTables = []string{"topics", "topics_by_app", "subscriptions", "subscriptions_by_user", "fanout_jobs", "fanout_chunks", "fanout_orders", "fanout_messages", "topic_messages", "clicks", "app_users"}
 
 // ApplyGatewaySchema creates the tables of gateways unless they exist, and reports what it
 // did. The keyspace must be there: ApplySchema. It may be run again at any time, and makes

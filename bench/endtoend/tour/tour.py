@@ -15,7 +15,7 @@ from pushgateway.api.contract import contract
 from pushgateway.api.inbox import inbox, mark_inbox, unread
 from pushgateway.api.messages import limits, send, send_batch
 from pushgateway.api.receipts import count_receivers, query, receipt, report, report_many, why_recipient
-from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_topics, pause_fanout, resume_fanout,
+from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_messages, list_topics, pause_fanout, resume_fanout,
                                     send_to_app, send_to_segment, send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
 from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
@@ -167,6 +167,9 @@ def fanouts():
             sys.exit(f"{user}: {why}, want {status}")
     counted = ask(count_receivers, sent.receipt, expect=200)
     want("what became of them", (counted.counted, counted.whole, counted.states.to_dict()), (2, True, {"DELIVERED": 1, "INBOX": 1}))
+    listed = ask(list_messages, "tour-snow", expect=200).messages
+    want("the topic's messages", [(m.sender, m.expires_at > m.accepted_at) for m in listed], [("tour", True)])
+    want("by its id", ask(count_receivers, listed[0].id, expect=200).counted, 2)
     ask(cancel_fanout, post("tour-other").receipt, expect=202)
 
     until("it is in the inbox", lambda: ask(inbox, PULLING, app=APP, expect=200).items)

@@ -1,0 +1,90 @@
+package fanout
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pushfleet/pushfleet/deploy/local/keyspacetest"
+)
+
+// Messages of an audience come newest first, in pages of any size and over days, each once,
+// and none of another audience.
+func TestMessagesOfAnAudience(t *testing.T) {
+	for name, notes := range map[string]both{"memory": NewMemory(), "cassandra": NewTableNotes(keyspacetest.Open(t))} {
+		t.Run(name, func(t *testing.T) { testMessages(t, notes) })
+	}
+}
+
+func testMessages(t *testing.T, notes both) {
+	ctx := t.Context()
+	begin := func(n int, at time.Time, change ...func(*Job)) uuid.UUID {
+		t.Helper()
+		j := aJob(t, append(change, func(j *Job) {
+			j.Message = uuid.MustParse(fmt.Sprintf("0199f3c2-7d1a-7c3e-9b1f-%012x", n))
+			j.Accepted, j.Expires = at, at.Add(time.Hour)
+		})...)
+		for range 2 { // a repeat is no second one
+			if _, err := notes.Begin(ctx, j); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return j.Message
+	}
+	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	var want []uuid.UUID // from the oldest
+	for i, after := range []time.Duration{-72 * time.Hour, -25 * time.Hour, -time.Millisecond, 0, time.Second, time.Second, 23 * time.Hour} {
+		want = append(want, begin(i, midnight.Add(after)))
+	}
+	for i, other := range []func(*Job){
+		func(j *Job) { j.To.Name = "offers" },
+		func(j *Job) {
+			j.App, j.Rest = "bank", []byte(`"sender_id":"shop","app":"bank","type":"news","title":"Snow"}`)
+		},
+		func(j *Job) { j.To = To{Kind: OfApp, Name: "shop", Parts: 4} },
+		func(j *Job) { j.To = To{Kind: OfSegment, Name: "news/x", Parts: 4} },
+	} {
+		begin(100+i, midnight, other)
+	}
+	slices.Reverse(want)
+	to, end := To{Kind: OfTopic, Name: "news"}, Place{At: midnight.Add(24 * time.Hour)}
+	list := func(before Place, oldest time.Time, limit int) []Listed {
+		t.Helper()
+		got, err := notes.Messages(ctx, "shop", to, before, oldest, limit)
+		if err != nil || len(got) > limit {
+			t.Fatalf("%d of %d, %v", len(got), limit, err)
+		}
+		return got
+	}
+	for limit := 1; limit <= len(want)+1; limit++ {
+		var got []uuid.UUID
+		for before := end; ; {
+			page := list(before, midnight.Add(-72*time.Hour), limit)
+			for _, l := range page {
+				if l.Sender != "shop" || l.Expires.Sub(l.Accepted) != time.Hour {
+					t.Errorf("%+v", l)
+				}
+				got = append(got, l.Message)
+			}
+			if len(page) < limit {
+				break
+			}
+			before = page[limit-1].Place()
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("in pages of %d: %v, want %v", limit, got, want)
+		}
+	}
+	if got := list(end, midnight.Add(-71*time.Hour), 100); len(got) != len(want)-1 {
+		t.Errorf("of 71 hours: %+v", got)
+	}
+	if got := list(end, midnight, 100); len(got) != 4 {
+		t.Errorf("of a day: %+v", got)
+	}
+	if got := list(Place{At: midnight}, midnight.Add(-time.Hour), 100); len(got) != 1 {
+		t.Errorf("of the day before: %+v", got)
+	}
+}

@@ -1,0 +1,139 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/fanout"
+)
+
+func (w *world) messagesOf(topic, query, key string) *reply {
+	w.t.Helper()
+	return w.do(request{method: "GET", path: "/v1/topics/" + topic + "/messages" + query, key: key})
+}
+
+// ids are those of the messages in a list.
+func (a *reply) ids() (list []string) {
+	items, _ := a.json["messages"].([]any)
+	for _, item := range items {
+		list = append(list, item.(map[string]any)["id"].(string))
+	}
+	return list
+}
+
+// A topic's messages are listed as they have begun, the newest first and in pages, and each
+// can be asked about by its id.
+func TestMessagesOfATopic(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	if a := w.messagesOf("snow", "", keyOrders); a.status != http.StatusOK || a.text != `{"messages":[]}`+"\n" && a.text != `{"messages":[]}` {
+		t.Errorf("none: %d %s", a.status, a.text)
+	}
+	var want []string
+	for i := range 5 {
+		w.toSnow(`{"title": "Snow"}`)
+		j, _ := w.lastJob()
+		j.Accepted = j.Accepted.Add(-time.Duration(i) * 24 * time.Hour)
+		notes.begun(t, j)
+		want = append(want, j.Message.String())
+	}
+	w.toSnow(`{"title": "not begun"}`)
+	if a := w.messagesOf("snow", "", keyOrders); !slices.Equal(a.ids(), want) || strings.Contains(a.text, "Snow") || a.json["next"] != nil {
+		t.Errorf("%s, want %v", a.text, want)
+	}
+	var got []string
+	query := "?limit=2"
+	for range want {
+		a := w.messagesOf("snow", query, keyOrders)
+		got = append(got, a.ids()...)
+		if a.json["next"] == nil {
+			break
+		}
+		query = "?limit=2&after=" + a.string("next")
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("in pages %v, want %v", got, want)
+	}
+	for _, id := range got {
+		if a := w.counted(id, keyOrders); a.status != http.StatusNotImplemented && a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", id, a.status, a.text)
+		}
+	}
+	w.gateway.o.Times.Kept = 36 * time.Hour
+	if a := w.messagesOf("snow", "", keyOrders); !slices.Equal(a.ids(), want[:2]) {
+		t.Errorf("of a day and a half %v, want %v", a.ids(), want[:2])
+	}
+}
+
+// Another sender's messages are for those with the right admin alone, as what became of them.
+func TestWhoSeesMessagesOfATopic(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	for range 3 {
+		w.toSnow(`{"title": "Snow"}`)
+		j, _ := w.lastJob()
+		notes.begun(t, j)
+	}
+	theirs, _ := w.lastJob()
+	j := *theirs
+	j.Sender, j.Message = "others", fanout.MessageOf(j.Message, "others", j.App, "snow")
+	j.Rest = bytes.ReplaceAll(j.Rest, []byte(`"orders"`), []byte(`"others"`))
+	notes.begun(t, &j)
+	for key, want := range map[string]int{keyOrders: 3, keySupport: 4} {
+		if a := w.messagesOf("snow", "", key); len(a.ids()) != want {
+			t.Errorf("%s sees %d, want %d: %s", key, len(a.ids()), want, a.text)
+		}
+	}
+}
+
+func TestWhatCannotBeListed(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	late := base64.RawURLEncoding.EncodeToString(append([]byte{0x7f, 255, 255, 255, 255, 255, 255, 255}, make([]byte, 16)...))
+	for _, tt := range []struct {
+		why, topic, query, key string
+		status                 int
+		code                   string
+	}{
+		{"without the right read", "snow", "", keyLogins, 403, "forbidden"},
+		{"no such topic", "rain", "", keyOrders, 404, "no_such_topic"},
+		{"of another app", "snow", "", keyReader, 404, "no_such_topic"},
+		{"no topic", "~", "", keyOrders, 422, "invalid_field"},
+		{"another query", "snow", "?days=7", keyOrders, 400, "bad_request"},
+		{"no page", "snow", "?limit=0", keyOrders, 400, "bad_request"},
+		{"no place", "snow", "?after=x", keyOrders, 400, "bad_request"},
+		{"a place in the year 292 million", "snow", "?after=" + late, keyOrders, 400, "bad_request"},
+	} {
+		if a := w.messagesOf(tt.topic, tt.query, tt.key); a.status != tt.status || a.code() != tt.code {
+			t.Errorf("%s: %d %s", tt.why, a.status, a.text)
+		}
+	}
+	notes.set(errors.New("no hosts available"))
+	if a := w.messagesOf("snow", "", keyOrders); a.status != http.StatusServiceUnavailable || a.code() != "status_away" || strings.Contains(a.text, "hosts") {
+		t.Errorf("away: %d %s", a.status, a.text)
+	}
+	w.gateway.o.Fanouts = nil
+	if a := w.messagesOf("snow", "", keyOrders); a.code() != "not_configured" {
+		t.Errorf("no fan-outs: %d %s", a.status, a.text)
+	}
+}
+
+// A place is read as it was told.
+func TestMessagePlaces(t *testing.T) {
+	now := clock()
+	for _, at := range []time.Duration{0, -time.Hour, -31 * 24 * time.Hour} {
+		id, _ := newID(now)
+		p := fanout.Place{At: now.Add(at)}
+		if err := p.Message.UnmarshalText([]byte(id)); err != nil {
+			t.Fatal(err)
+		}
+		got, ok := messagePlace(messagePlaceText(p), now)
+		if !ok || fmt.Sprint(got) != fmt.Sprint(p) {
+			t.Errorf("%v, %t, want %v", got, ok, p)
+		}
+	}
+}
