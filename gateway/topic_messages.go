@@ -48,18 +48,18 @@ func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller
 	if problem != nil {
 		return problem
 	}
-	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, now.Add(-g.o.Times.Kept), q.limit)
+	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, now.Add(-g.o.Times.Kept), q.limit+1)
 	if err != nil {
 		return g.fanoutsAway(err, "")
 	}
 	a := theirMessages{Messages: []theirMessage{}}
-	for i := range list {
+	for i := range list[:min(q.limit, len(list))] {
 		if l := &list[i]; l.Sender == c.Sender || c.may(Admin) {
 			a.Messages = append(a.Messages, theirMessage{l.Message.String(), l.Sender, l.Accepted.UTC(), l.Expires.UTC()})
 		}
 	}
-	if len(list) == q.limit {
-		a.Next = messagePlaceText(list[len(list)-1].Place())
+	if len(list) > q.limit { // either may be another sender's, whose ids are not told
+		a.Next = messagePlaceText(fanout.Before(&list[q.limit], &list[q.limit-1]))
 	}
 	answer(w, http.StatusOK, "application/json", a)
 	return nil

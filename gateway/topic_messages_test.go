@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,57 @@ func TestWhoSeesMessagesOfATopic(t *testing.T) {
 	for key, want := range map[string]int{keyOrders: 3, keySupport: 4} {
 		if a := w.messagesOf("snow", "", key); len(a.ids()) != want {
 			t.Errorf("%s sees %d, want %d: %s", key, len(a.ids()), want, a.text)
+		}
+	}
+}
+
+// Where a page ends with another sender's message, where to go on does not name that one: by
+// a message's id those of its notifications are known, and who sends one of these first has
+// taken its place.
+func TestPagesNameNoMessagesOfOthers(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	w.toSnow(`{"title": "Snow"}`)
+	first, _ := w.lastJob()
+	var own []fanout.Place
+	var others [][]byte
+	for i, ms := range []int{0, 0, 0, 0, 1, 2, 2, 70_000, 70_001, 90_000_000, 90_000_000, 90_000_001} {
+		j := *first
+		j.Accepted = j.Accepted.Add(-time.Duration(ms) * time.Millisecond)
+		if i%3 != 0 {
+			j.Sender, j.Rest = "others", bytes.ReplaceAll(j.Rest, []byte(`"orders"`), []byte(`"others"`))
+		}
+		j.Message = fanout.MessageOf(j.Message, j.Sender, j.App, strconv.Itoa(i))
+		notes.begun(t, &j)
+		if i%3 == 0 {
+			own = append(own, fanout.Place{At: j.Accepted, Message: j.Message})
+		} else {
+			others = append(others, j.Message[:])
+		}
+	}
+	slices.SortFunc(own, func(a, b fanout.Place) int {
+		return cmp.Or(b.At.Compare(a.At), slices.Compare(b.Message[:], a.Message[:]))
+	})
+	var want []string
+	for _, p := range own {
+		want = append(want, p.Message.String())
+	}
+	const all = 12
+	for limit := 1; limit <= all+1; limit++ {
+		var got []string
+		pages, next := 0, ""
+		for more := true; more && pages <= all; pages++ {
+			a := w.messagesOf("snow", "?limit="+strconv.Itoa(limit)+next, keyOrders)
+			got = append(got, a.ids()...)
+			if more = a.json["next"] != nil; more {
+				next = "&after=" + a.string("next")
+				place, err := base64.RawURLEncoding.DecodeString(a.string("next"))
+				if err != nil || slices.ContainsFunc(others, func(id []byte) bool { return bytes.Contains(place, id[:12]) }) {
+					t.Errorf("in pages of %d: %x tells another's id, %v", limit, place, err)
+				}
+			}
+		}
+		if !slices.Equal(got, want) || pages != (all+limit-1)/limit {
+			t.Errorf("in %d pages of %d: %v, want %v", pages, limit, got, want)
 		}
 	}
 }
