@@ -62,6 +62,9 @@ func listName(app string, to To) string { return app + "/" + to.String() }
 
 const day = 24 * time.Hour
 
+// Kept is how long the tables keep what they note of a message (deploy/cassandra/schema.cql).
+const Kept = 31 * day
+
 func dayOf(at time.Time) int { return int(at.UnixMilli() / day.Milliseconds()) }
 
 // Messages implements Records. It reads a partition for each day.

@@ -28,7 +28,7 @@ type theirMessages struct {
 
 // listMessages answers GET /v1/topics/{topic}/messages: those of the caller's sender that have
 // begun, and with the right admin those of all, of as many days as is kept what became of
-// them, the newest first.
+// them, which is 31 at most, the newest first.
 func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	if g.o.Fanouts == nil {
 		return noFanouts()
@@ -48,7 +48,8 @@ func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller
 	if problem != nil {
 		return problem
 	}
-	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, now.Add(-g.o.Times.Kept), q.limit+1)
+	oldest := now.Add(-min(g.o.Times.Kept, fanout.Kept))
+	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, oldest, q.limit+1)
 	if err != nil {
 		return g.fanoutsAway(err, "")
 	}

@@ -144,6 +144,20 @@ func TestPagesNameNoMessagesOfOthers(t *testing.T) {
 	}
 }
 
+// The tables keep fan-outs for 31 days, also where rows are kept for ten years: days before
+// these are not looked into one by one.
+func TestMessagesOfLongAgo(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	w.gateway.o.Times.Kept = 87600 * time.Hour
+	w.toSnow(`{"title": "Snow"}`)
+	j, _ := w.lastJob()
+	j.Accepted = j.Accepted.Add(-32 * 24 * time.Hour)
+	notes.begun(t, j)
+	if a := w.messagesOf("snow", "", keyOrders); a.status != http.StatusOK || len(a.ids()) != 0 {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+}
+
 func TestWhatCannotBeListed(t *testing.T) {
 	w, notes := fanoutWorld(t)
 	late := base64.RawURLEncoding.EncodeToString(append([]byte{0x7f, 255, 255, 255, 255, 255, 255, 255}, make([]byte, 16)...))
