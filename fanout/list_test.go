@@ -1,8 +1,11 @@
 package fanout
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -86,5 +89,56 @@ func testMessages(t *testing.T, notes both) {
 	}
 	if got := list(Place{At: midnight}, midnight.Add(-time.Hour), 100); len(got) != 1 {
 		t.Errorf("of the day before: %+v", got)
+	}
+}
+
+// oneJob is a table with one job, and those who wrote down that it has begun.
+type oneJob struct {
+	job    []byte
+	away   error // of the list
+	listed [][]any
+}
+
+func (o *oneJob) Exec(_ context.Context, statement string, values ...any) error {
+	switch {
+	case strings.Contains(statement, "fanout_messages"):
+		if o.away == nil {
+			o.listed = append(o.listed, values)
+		}
+		return o.away
+	case o.job == nil:
+		o.job = values[1].([]byte)
+	}
+	return nil
+}
+
+func (o *oneJob) Query(_ context.Context, _ string, _, dest []any, row func()) error {
+	if o.job != nil {
+		*dest[0].(*[]byte) = o.job
+		row()
+	}
+	return nil
+}
+
+// Who stops between a job's note and its place in the list does the record again, and so
+// does another process with a repeat that was accepted later: the place is that of the first.
+func TestListedAfterAStop(t *testing.T) {
+	away := errors.New("no hosts available")
+	tables := &oneJob{away: away}
+	notes := NewTableNotes(tables)
+	if _, err := notes.Begin(t.Context(), aJob(t)); !errors.Is(err, away) || tables.job == nil {
+		t.Fatalf("%v, want that it is not listed", err)
+	}
+	tables.away = nil
+	later := accepted.Add(48 * time.Hour)
+	if _, err := notes.Begin(t.Context(), aJob(t, func(j *Job) { j.Accepted, j.Expires = later, later.Add(time.Hour) })); err != nil {
+		t.Fatal(err)
+	}
+	if len(tables.listed) != 1 {
+		t.Fatalf("listed %v", tables.listed)
+	}
+	at := tables.listed[0]
+	if at[0] != "shop/news" || at[1] != dayOf(accepted) || !at[2].(time.Time).Equal(accepted) || !at[5].(time.Time).Equal(accepted.Add(24*time.Hour)) {
+		t.Errorf("listed %v, want it as it was accepted first", at)
 	}
 }
