@@ -173,6 +173,9 @@ func TestWhatCannotBeListed(t *testing.T) {
 		{"another query", "snow", "?days=7", keyOrders, 400, "bad_request"},
 		{"no page", "snow", "?limit=0", keyOrders, 400, "bad_request"},
 		{"no place", "snow", "?after=x", keyOrders, 400, "bad_request"},
+		{"half a place", "snow", "?after=" + strings.Repeat("A", 16), keyOrders, 400, "bad_request"},
+		{"more than a place", "snow", "?after=" + strings.Repeat("A", 36), keyOrders, 400, "bad_request"},
+		{"a place in two lines", "snow", "?after=" + strings.Repeat("A", 16) + "%0A" + strings.Repeat("A", 16), keyOrders, 400, "bad_request"},
 		{"a place in the year 292 million", "snow", "?after=" + late, keyOrders, 400, "bad_request"},
 	} {
 		if a := w.messagesOf(tt.topic, tt.query, tt.key); a.status != tt.status || a.code() != tt.code {
