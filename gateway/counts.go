@@ -86,18 +86,8 @@ func (g *Gateway) count(ctx context.Context, id uuid.UUID, cl *claim, name strin
 	if err != nil {
 		return s, g.fanoutsAway(err, name)
 	}
-	accepted := s.At
-	switch {
-	case p != nil:
-		accepted = p.Job.Accepted
-	case cl != nil:
-		accepted = cl.at
-	}
-	switch {
-	case s.At.Sub(accepted) > g.o.Times.Kept: // fan-outs are known for longer than the rows
-		return s, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(name)
-	case p == nil:
-		return s, nil
+	if _, problem := g.acceptedAt(p, cl, s.At, name); problem != nil || p == nil {
+		return s, problem
 	}
 	s.Chunks, s.Emitted = FanoutChunks{p.Job.To.Parts, len(p.Ended)}, p.Emitted
 	if err := g.countParts(ctx, p, drawn(id, p.Ended), &s); err != nil {

@@ -119,6 +119,22 @@ func (g *Gateway) fanoutsAway(err error, id string) *Problem {
 	return newProblem(codeStatusAway, "Cassandra does not say how far it is; it goes on").of(id).after(2)
 }
 
+// acceptedAt is when a message to many receivers was accepted, of which there is a note or a
+// receipt. The problem says that it is longer ago than what became of it is kept: fan-outs
+// are known for longer than the rows of their notifications.
+func (g *Gateway) acceptedAt(p *fanout.Progress, cl *claim, now time.Time, id string) (at time.Time, gone *Problem) {
+	switch {
+	case p != nil:
+		at = p.Job.Accepted
+	case cl != nil:
+		at = cl.at
+	}
+	if now.Sub(at) > g.o.Times.Kept {
+		return at, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(id)
+	}
+	return at, nil
+}
+
 func (y *Why) step(name, state string, at time.Time, meaning string) *Step {
 	y.Steps = append(y.Steps, Step{Step: name, State: state, At: at, Meaning: meaning})
 	return &y.Steps[len(y.Steps)-1]
@@ -218,16 +234,11 @@ func (g *Gateway) whyFanout(ctx context.Context, id uuid.UUID, cl *claim, user s
 	if cl != nil {
 		y.ID = cl.id
 	}
-	accepted, now := time.Time{}, time.Now()
+	now := time.Now()
+	accepted, problem := g.acceptedAt(p, cl, now, y.ID)
 	switch {
-	case p != nil:
-		accepted = p.Job.Accepted
-	case cl != nil:
-		accepted = cl.at
-	}
-	switch {
-	case now.Sub(accepted) > g.o.Times.Kept:
-		return nil, newProblem(codeGone, "it was accepted longer ago than is kept what became of it").of(y.ID)
+	case problem != nil:
+		return nil, problem
 	case p == nil:
 		const meaning = "in Kafka, and not begun"
 		y.step(stepMessage, fanoutAccepted, accepted, meaning)

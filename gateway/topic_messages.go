@@ -51,7 +51,8 @@ func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller
 	oldest := now.Add(-min(g.o.Times.Kept, fanout.Kept))
 	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, oldest, q.limit+1)
 	if err != nil {
-		return g.fanoutsAway(err, "")
+		g.o.Log.Warn("the messages of a topic cannot be read", "error", err)
+		return newProblem(codeStatusAway, "Cassandra does not say which messages the topic got").after(2)
 	}
 	a := theirMessages{Messages: []theirMessage{}}
 	for i := range list[:min(q.limit, len(list))] {

@@ -254,6 +254,21 @@ func TestFanoutToASegment(t *testing.T) {
 	}
 }
 
+// A process that cannot begin ends, and what watches its stores with it.
+func TestFanoutThatCannotBegin(t *testing.T) {
+	c := configs.Default()
+	fanoutKafka(t, c)
+	c.Gateway.Fanout.AtOnce = -1 // which no file can say
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	err := RunFanout(ctx, FanoutOptions{Config: c, Log: options(c, io.Discard).Log, Metrics: options(c, io.Discard).Metrics, OpenStores: func(context.Context) (FanoutStores, error) {
+		return FanoutStores{Notes: newTellingNotes(), Ping: func(context.Context) error { return nil }, Close: func() {}}, nil
+	}})
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "-1 at once") {
+		t.Errorf("ended with %v, and %v", err, ctx.Err())
+	}
+}
+
 // A gateway reads which segments there are, and takes messages to those alone.
 func TestAGatewayKnowsSegments(t *testing.T) {
 	c := configs.Default()
