@@ -142,3 +142,24 @@ func TestListedAfterAStop(t *testing.T) {
 		t.Errorf("listed %v, want it as it was accepted first", at)
 	}
 }
+
+// A place between two has of the newer one no more than tells them apart.
+func TestBefore(t *testing.T) {
+	newer := Listed{Message: uuid.MustParse("0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21"), Accepted: time.UnixMilli(0x0102030405).UTC()}
+	of := func(id string, ms int64) Listed {
+		return Listed{Message: uuid.MustParse(id), Accepted: time.UnixMilli(ms).UTC()}
+	}
+	for _, tt := range []struct {
+		older Listed
+		want  Place
+	}{
+		{of("ffffffff-ffff-ffff-ffff-ffffffffffff", 0x0102030305), Place{At: time.UnixMilli(0x0102030400).UTC()}},
+		{of("ffffffff-ffff-ffff-ffff-ffffffffffff", 0x0102030404), Place{At: newer.Accepted}},
+		{of("0099f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", 0x0102030405), Place{newer.Accepted, uuid.UUID{1}}},
+		{of("0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f20", 0x0102030405), newer.Place()},
+	} {
+		if got := Before(&tt.older, &newer); got != tt.want || got.older(newer.Place()) > 0 || tt.older.Place().older(got) >= 0 {
+			t.Errorf("between %+v and %+v: %+v, want %+v", tt.older, newer, got, tt.want)
+		}
+	}
+}

@@ -192,6 +192,28 @@ func TestCountsOfWhatIsKeptNoLonger(t *testing.T) {
 	}
 }
 
+// What became of a message is told for just as long as it is kept, by its note or its receipt.
+func TestForHowLongItIsTold(t *testing.T) {
+	g, now := &Gateway{}, clock()
+	g.o.Times.Kept = time.Hour
+	for age, gone := range map[time.Duration]bool{0: false, time.Hour: false, time.Hour + time.Millisecond: true} {
+		at := now.Add(-age)
+		for name, ask := range map[string]func() (time.Time, *Problem){
+			"note": func() (time.Time, *Problem) {
+				return g.acceptedAt(&fanout.Progress{Job: &fanout.Job{Accepted: at}}, nil, now, "x")
+			},
+			"receipt": func() (time.Time, *Problem) { return g.acceptedAt(nil, &claim{at: at}, now, "x") },
+			"both": func() (time.Time, *Problem) {
+				return g.acceptedAt(&fanout.Progress{Job: &fanout.Job{Accepted: at}}, &claim{at: now}, now, "x")
+			},
+		} {
+			if got, problem := ask(); !got.Equal(at) || (problem != nil) != gone || gone && problem.Code != codeGone {
+				t.Errorf("%s of %v ago: %v, %v", name, age, got, problem)
+			}
+		}
+	}
+}
+
 // Of many a sample is counted, and no more than that is read.
 func TestCountsOfASample(t *testing.T) {
 	for _, tt := range []struct {
