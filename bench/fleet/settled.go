@@ -22,33 +22,12 @@ import (
 // records were committed. To know what held during an outage, ask before the
 // workers can write again.
 func (f *Fleet) Unsettled(ctx context.Context, cassandra string) (passed int64, unsettled []string, err error) {
-	// A broker that was away answers before its partitions have leaders again.
-	err = f.await(ctx, "every partition has a leader", func(ctx context.Context) error {
-		_, err := f.admin.StartOffsets(ctx, f.topic())
-		return err
-	})
-	if err != nil {
-		return 0, nil, err
-	}
-	committed, err := f.admin.Committed(ctx, f.Config.Kafka.LaneGroup(f.Config.Lanes[0].Name), f.topic())
-	if err != nil {
-		return 0, nil, err
-	}
-	for _, next := range committed {
-		passed += next
-	}
 	var ids []string
-	err = ReadTopic(ctx, f.kafka, f.topic(), func(r kafka.Record) {
-		if r.Offset >= committed[r.Partition] {
-			return
-		}
-		var m push.Message
-		decode.Message(r.Value, &m) // an unusable record has a place instead of an id
-		id := strings.Clone(m.ID)
-		if id == "" {
-			id = push.PlaceID(f.topic(), r.Partition, r.Offset)
-		}
-		ids = append(ids, id)
+	// A broker that was away answers with leaders, loses them once more when
+	// its controller sees how long it was silent, and has them again.
+	err = f.await(ctx, "what is committed can be read", func(ctx context.Context) (err error) {
+		passed, ids, err = f.passed(ctx)
+		return err
 	})
 	if err != nil {
 		return 0, nil, err
@@ -78,4 +57,29 @@ func (f *Fleet) Unsettled(ctx context.Context, cassandra string) (passed int64, 
 		}
 	}
 	return passed, unsettled, nil
+}
+
+// passed is how many records of the first lane's topic are committed, and what
+// their notifications are called.
+func (f *Fleet) passed(ctx context.Context) (n int64, ids []string, err error) {
+	committed, err := f.admin.Committed(ctx, f.Config.Kafka.LaneGroup(f.Config.Lanes[0].Name), f.topic())
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, next := range committed {
+		n += next
+	}
+	err = ReadTopic(ctx, f.kafka, f.topic(), func(r kafka.Record) {
+		if r.Offset >= committed[r.Partition] {
+			return
+		}
+		var m push.Message
+		decode.Message(r.Value, &m) // an unusable record has a place instead of an id
+		id := strings.Clone(m.ID)
+		if id == "" {
+			id = push.PlaceID(f.topic(), r.Partition, r.Offset)
+		}
+		ids = append(ids, id)
+	})
+	return n, ids, err
 }
