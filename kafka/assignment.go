@@ -61,6 +61,8 @@ type assignment struct {
 	waiting      []polledRecord
 	waitingBytes int
 	newest       time.Time       // when the newest of them came
+	since        time.Time       // when the assignment began
+	outlasted    bool            // no former owner can send any more
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
 	restAt       time.Time       // when to offer them again
 	busy         bool            // a batch is being cut
@@ -97,7 +99,18 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
 		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease, Counts: o.Tell != nil}),
-		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, newest: now,
+		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, newest: now, since: now,
+	}
+}
+
+// outlast notes that former owners are past sending. The coordinator answers none of them
+// any more, so that a session after this assignment began none has a lease, also one that
+// was expelled without its knowledge. What any of them has sent lies below the end that
+// the log had from then on. Before, as many records are confirmed as one may have open.
+func (a *assignment) outlast(end int64, asked time.Time) {
+	if !a.outlasted && asked.Sub(a.since) > a.options.Session {
+		a.outlasted = true
+		a.tracker.Unseen(end)
 	}
 }
 

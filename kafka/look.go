@@ -39,6 +39,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 	if !wanted {
 		return
 	}
+	asked := time.Now()
 	ends, err := s.ends(ctx)
 	var starts map[push.Partition]int64
 	if err == nil && fresh {
@@ -48,7 +49,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 		s.log.Debug("listing start and end offsets", "error", err)
 	}
 	now := time.Now()
-	idle := s.noteEnds(ends, starts, now)
+	idle := s.noteEnds(ends, starts, asked, now)
 	s.tellHealth()
 	if len(idle) == 0 {
 		return
@@ -71,10 +72,10 @@ func (s *Source) lookOnce(ctx context.Context) {
 	}
 }
 
-// noteEnds stores the ends and starts. It returns the positions of partitions that have
+// noteEnds stores the ends, which were asked for at asked, and starts. It returns the positions of partitions that have
 // a lag although no record of them is open: what follows there may be transaction
 // markers and no records.
-func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) (idle map[string]map[int32]int64) {
+func (s *Source) noteEnds(ends, starts map[push.Partition]int64, asked, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	partitions := make(map[string]int, len(s.topics))
@@ -90,6 +91,7 @@ func (s *Source) noteEnds(ends, starts map[push.Partition]int64, now time.Time) 
 			continue
 		}
 		a.answeredAt, a.high = now, max(a.high, end)
+		a.outlast(end, asked)
 		if from, known := starts[p]; known && a.committed < 0 && a.from < 0 {
 			a.from = from
 		}

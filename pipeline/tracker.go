@@ -40,6 +40,7 @@ type Tracker struct {
 	taken     int                // how many of records Take has counted
 	ended     []ended            // what Take has not counted and no record holds
 	confirms  int                // records from the start of the assignment that are still to be confirmed
+	unseen    int64              // no former owner has read from this offset on; -1 = not known
 	watermark int64              // next offset to commit; -1 until something is done
 	committed int64              // as passed to Committed; -1 before
 	next      int64              // the offset after the newest admitted record; -1 before the first
@@ -70,7 +71,8 @@ type TrackerOptions struct {
 	Capacity int
 	// Confirms is how many records from the start are marked for a confirm read,
 	// because a dead owner may have sent them: that owner's Capacity. Records
-	// below the committed offset that are read again are not counted.
+	// below the committed offset that are read again are not counted. Unseen ends
+	// it sooner.
 	Confirms int
 	// Retry is set for retry, deferral and hold topics.
 	Retry bool
@@ -93,7 +95,7 @@ type Lease interface {
 func NewTracker(o TrackerOptions) *Tracker {
 	t := &Tracker{
 		partition: o.Partition, retry: o.Retry, counts: o.Counts, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
-		open: make(map[string]uint64), intents: make(map[int64]struct{}), watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
+		open: make(map[string]uint64), intents: make(map[int64]struct{}), unseen: -1, watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
 	}
 	if o.Expiries {
 		t.expiries = new(expiries)
@@ -139,7 +141,7 @@ func (t *Tracker) Admit(b *Batch) int {
 				it.Decide(push.Duplicate, "", "")
 			}
 		}
-		it.Confirm = it.Confirm || t.retry || t.confirms > 0
+		it.Confirm = it.Confirm || t.retry || t.confirms > 0 && (t.unseen < 0 || it.Offset < t.unseen)
 		if !it.Reread {
 			t.confirms = max(0, t.confirms-1)
 		}
@@ -159,6 +161,14 @@ func (t *Tracker) Admit(b *Batch) int {
 		t.active++
 	}
 	return len(b.Items)
+}
+
+// Unseen says that no former owner can have read the records from offset on, let alone
+// have sent them: they are not confirmed for its sake.
+func (t *Tracker) Unseen(offset int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unseen = offset
 }
 
 // Done marks items as done: their outcome is durable. It may be called after a

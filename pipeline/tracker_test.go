@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // that was ever admitted.
 type naiveTracker struct {
 	capacity, confirms int
+	unseen             int64 // -1 = not told
 	retry              bool
 	all                []naiveRecord
 	committed          int // of all, as the tracker was told
@@ -88,6 +90,7 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 		model := &naiveTracker{
 			capacity: rapid.IntRange(1, 30).Draw(t, "capacity"),
 			confirms: rapid.IntRange(0, 10).Draw(t, "confirms"),
+			unseen:   -1,
 			retry:    rapid.Bool().Draw(t, "retry"),
 		}
 		tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push", ID: 1}, Capacity: model.capacity, Confirms: model.confirms, Retry: model.retry})
@@ -138,12 +141,17 @@ func TestTrackerKeepsItsPromise(t *testing.T) {
 					if it.Verdict != v || it.Reason != reason {
 						t.Fatalf("item %d: got %v %q, want %v %q", i, it.Verdict, it.Reason, v, reason)
 					}
-					if confirm := model.retry || len(model.all) < model.confirms; it.Confirm != confirm {
+					former := len(model.all) < model.confirms && (model.unseen < 0 || it.Offset < model.unseen)
+					if confirm := model.retry || former; it.Confirm != confirm {
 						t.Fatalf("record %d of the assignment: got confirm %v, want %v", len(model.all), it.Confirm, confirm)
 					}
 					model.all = append(model.all, naiveRecord{offset: it.Offset, id: it.ID, user: it.UserID, dead: v == push.Dead, copyOf: v == push.Duplicate})
 					items = append(items, it)
 				}
+			},
+			"unseen": func(t *rapid.T) {
+				model.unseen = rapid.Int64Range(max(0, next-10), next+10).Draw(t, "from")
+				tr.Unseen(model.unseen)
 			},
 			"done": func(t *rapid.T) {
 				open := out()
@@ -309,6 +317,41 @@ func TestWhatIsReadAgainUsesUpNoConfirms(t *testing.T) {
 	tr.Admit(b)
 	if !b.Items[2].Confirm || b.Items[3].Confirm {
 		t.Errorf("after what is read again, confirms are %t and %t, want one", b.Items[2].Confirm, b.Items[3].Confirm)
+	}
+}
+
+// A former owner can have sent none of the records that came after it: only those before
+// are confirmed, and of them as many as it may have had open.
+func TestWhatNoFormerOwnerHasReadIsNotConfirmed(t *testing.T) {
+	for _, test := range []struct {
+		name             string
+		retry            bool
+		unseen, confirms int
+		want             []int64 // the offsets of 1 to 6 that are confirmed
+	}{
+		{"not known", false, -1, 3, []int64{1, 2, 3}},
+		{"the log's end is within a former owner's window", false, 3, 4, []int64{1, 2}},
+		{"it is behind it", false, 5, 2, []int64{1, 2}},
+		{"nothing was there", false, 0, 4, nil},
+		{"of a retry topic all are", true, 0, 4, []int64{1, 2, 3, 4, 5, 6}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10, Confirms: test.confirms, Retry: test.retry})
+			if test.unseen >= 0 {
+				tr.Unseen(int64(test.unseen))
+			}
+			b := &Batch{Tracker: tr, Items: []Item{{Offset: 1}, {Offset: 2}, {Offset: 3}, {Offset: 4}, {Offset: 5}, {Offset: 6}}}
+			tr.Admit(b)
+			var got []int64
+			for i := range b.Items {
+				if b.Items[i].Confirm {
+					got = append(got, b.Items[i].Offset)
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("confirms offsets %v, want %v", got, test.want)
+			}
+		})
 	}
 }
 

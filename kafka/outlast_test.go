@@ -1,0 +1,81 @@
+package kafka
+
+import (
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
+)
+
+// A former owner may send, and read what it sends, until its lease has lapsed: up to a
+// session after this assignment began. What the log had at an earlier moment, or was
+// asked for at one, bounds nothing.
+func TestFormerOwnersAreOutlastedAfterASession(t *testing.T) {
+	const session = 10 * time.Second
+	s := newSource(*options(func(o *SourceOptions) { o.Topics, o.Session, o.Confirms = mainTopic("push"), session, 10 }), Options{}.log())
+	began := time.Now()
+	a := newAssignment(&s.options, s.topics["push"], 0, newLease(), began)
+	s.parts[a.partition] = a
+	next := int64(0)
+	confirmed := func() bool {
+		b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: next}}}
+		next++
+		a.tracker.Admit(b)
+		return b.Items[0].Confirm
+	}
+	for _, look := range []struct {
+		asked, answered time.Duration
+		end             int64
+		confirmed       []bool // of the next records
+		why             string
+	}{
+		{0, time.Second, 1, []bool{true, true}, "former owners may have their leases"},
+		{session - time.Second, session + time.Minute, 2, []bool{true}, "it was asked before their leases had lapsed"},
+		{session, session, 2, []bool{true}, "they lapse now"},
+		{session + time.Second, session + time.Second, 6, []bool{true, true, false, false}, "4 and 5 came before that, and may have been read"},
+		{session + time.Minute, session + time.Minute, 9, []bool{false, false}, "what came later is nobody else's"},
+	} {
+		s.noteEnds(map[push.Partition]int64{a.partition: look.end}, nil, began.Add(look.asked), began.Add(look.answered))
+		for _, want := range look.confirmed {
+			if at := next; confirmed() != want {
+				t.Errorf("asked after %v: offset %d confirmed %t, want %t: %s", look.asked, at, !want, want, look.why)
+			}
+		}
+	}
+}
+
+// Brokers may answer late. What they say is of any time between question and answer.
+func TestALogsEndIsAsOldAsTheQuestion(t *testing.T) {
+	c := newCluster(t, 1, []string{"push"})
+	c.produce("push", 0, 0, 3)
+	s := c.source(SourceOptions{Topics: mainTopic("push"), Linger: time.Millisecond})
+	first := nextItems(t, s, 3)[0]
+	a := s.parts[first.Tracker.Partition()]
+	late := true // asked within the session, answered after it; guarded by s.mu
+	c.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if late {
+			a.since = time.Now().Add(-s.options.Session)
+		}
+		return nil, nil, false
+	})
+	for _, want := range []bool{false, true} {
+		s.mu.Lock()
+		late, a.since = !want, time.Now().Add(-s.options.Session-time.Minute)
+		s.mu.Unlock()
+		s.lookOnce(t.Context())
+		if s.mu.Lock(); a.outlasted != want {
+			t.Errorf("an answer that came late (%t): former owners are outlasted %t, want %t", late, a.outlasted, want)
+		}
+		s.mu.Unlock()
+	}
+	c.produce("push", 0, 3, 1)
+	if next := nextItems(t, s, 1)[0]; next.Items[0].Confirm || !first.Items[0].Confirm {
+		t.Errorf("the first record is confirmed %t, want true; the one after all former owners %t, want false", first.Items[0].Confirm, next.Items[0].Confirm)
+	}
+}
