@@ -106,11 +106,13 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 // outlast notes that former owners are past sending. The coordinator answers none of them
 // any more, so that a session after this assignment began none has a lease, also one that
 // was expelled without its knowledge. What any of them has sent lies below the end that
-// the log had from then on. Before, as many records are confirmed as one may have open.
-func (a *assignment) outlast(end int64, asked time.Time) {
+// the log had from then on, as an answer to a question of asked says. It is the highest
+// end ever told, as one broker may be behind another. Before, as many records are
+// confirmed as one may have open.
+func (a *assignment) outlast(asked time.Time) {
 	if !a.outlasted && asked.Sub(a.since) > a.options.Session {
 		a.outlasted = true
-		a.tracker.Unseen(end)
+		a.tracker.Unseen(a.high)
 	}
 }
 

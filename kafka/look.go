@@ -72,9 +72,9 @@ func (s *Source) lookOnce(ctx context.Context) {
 	}
 }
 
-// noteEnds stores the ends, which were asked for at asked, and starts. It returns the positions of partitions that have
-// a lag although no record of them is open: what follows there may be transaction
-// markers and no records.
+// noteEnds stores the ends, which were asked for at asked, and starts. It returns the
+// positions of partitions that have a lag although no record of them is open: what
+// follows there may be transaction markers and no records.
 func (s *Source) noteEnds(ends, starts map[push.Partition]int64, asked, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *Source) noteEnds(ends, starts map[push.Partition]int64, asked, now time
 			continue
 		}
 		a.answeredAt, a.high = now, max(a.high, end)
-		a.outlast(end, asked)
+		a.outlast(asked)
 		if from, known := starts[p]; known && a.committed < 0 && a.from < 0 {
 			a.from = from
 		}

@@ -79,3 +79,26 @@ func TestALogsEndIsAsOldAsTheQuestion(t *testing.T) {
 		t.Errorf("the first record is confirmed %t, want true; the one after all former owners %t, want false", first.Items[0].Confirm, next.Items[0].Confirm)
 	}
 }
+
+// A broker may be behind, as one that has just become a partition's leader. What is known
+// to be in the log by then may have been read by a former owner, whatever it answers.
+func TestABrokerThatIsBehindHidesNothingFromConfirms(t *testing.T) {
+	const session = 10 * time.Second
+	s := newSource(*options(func(o *SourceOptions) { o.Topics, o.Session, o.Confirms = mainTopic("push"), session, 10 }), Options{}.log())
+	began := time.Now()
+	a := newAssignment(&s.options, s.topics["push"], 0, newLease(), began)
+	s.parts[a.partition] = a
+	for _, look := range []struct {
+		after time.Duration
+		end   int64
+	}{{time.Second, 3}, {session + time.Second, 1}} {
+		s.noteEnds(map[push.Partition]int64{a.partition: look.end}, nil, began.Add(look.after), began.Add(look.after))
+	}
+	b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: 0}, {Offset: 1}, {Offset: 2}, {Offset: 3}}}
+	a.tracker.Admit(b)
+	for i, want := range []bool{true, true, true, false} {
+		if got := b.Items[i].Confirm; got != want {
+			t.Errorf("offset %d is confirmed %t, want %t", i, got, want)
+		}
+	}
+}
