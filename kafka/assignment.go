@@ -60,7 +60,6 @@ type assignment struct {
 	pages        pages
 	waiting      []polledRecord
 	waitingBytes int
-	newest       time.Time       // when the newest of them came
 	since        time.Time       // when the assignment began
 	outlasted    bool            // no former owner can send any more
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
@@ -99,7 +98,7 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
 		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease, Counts: o.Tell != nil}),
-		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, newest: now, since: now,
+		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, since: now,
 	}
 }
 
@@ -177,13 +176,15 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) {
 			a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}
 			return
 		}
-		h.due, _ = a.topic.due(&h)
+		if h.due, _ = a.topic.due(&h); h.due.Before(now) {
+			h.due = now
+		}
 		if a.topic.Kind == Hold {
 			a.hurry(h.due)
 		}
 		a.waiting = append(a.waiting, h)
 		a.waitingBytes += h.bytes()
-		a.next, a.newest = r.Offset+1, now
+		a.next = r.Offset + 1
 		a.failing, a.spoiltSince = nil, time.Time{}
 	}
 }
@@ -298,16 +299,14 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	if len(a.rest) > 0 {
 		return !now.Before(a.restAt), a.restAt
 	}
-	since := a.newest
-	if due := a.waiting[0].due; due.After(now) {
+	due := a.waiting[0].due
+	if due.After(now) {
 		return false, due
-	} else if due.After(since) {
-		since = due
 	}
 	if !a.topic.delayed() && (len(a.waiting) >= a.options.BatchRecords || a.waitingBytes >= a.options.BatchBytes) {
 		return true, time.Time{}
 	}
-	until := since.Add(a.options.Linger)
+	until := due.Add(a.options.Linger)
 	return !now.Before(until), until
 }
 

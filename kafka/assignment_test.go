@@ -78,6 +78,47 @@ func TestWhenABatchIsCut(t *testing.T) {
 	}
 }
 
+// A batch waits for a linger from its first record on. If each record that came began it
+// anew, a partition whose records are less than a linger apart would wait for as many
+// records as a batch takes.
+func TestAStreamOfRecordsDoesNotPutABatchOff(t *testing.T) {
+	for _, topic := range []string{"a lane's", "one that delays"} {
+		t.Run(topic, func(t *testing.T) {
+			came := start
+			o := options(func(o *SourceOptions) {
+				if o.BatchRecords = 1000; topic == "one that delays" {
+					o.Topics = tier("push", time.Second)
+				}
+			})
+			a := part(o, 0)
+			if a.topic.delayed() {
+				came = start.Add(time.Minute) // all are due when they come
+			}
+			for i := range 10 {
+				now := came.Add(time.Duration(i) * 5 * time.Millisecond)
+				if ok, again := a.ready(now); i > 0 && (ok != (i == 4) || !ok && !again.Equal(came.Add(20*time.Millisecond))) {
+					t.Fatalf("after %v: ready %t, to be asked again at %v; want a batch after 20 ms", now.Sub(came), ok, again.Sub(came))
+				} else if ok {
+					records, bytes := a.head(now)
+					if len(records) != 4 {
+						t.Errorf("got a batch of %d records, want the 4 that came within the linger", len(records))
+					}
+					a.drop(len(records), bytes)
+					break
+				}
+				a.take([]*kgo.Record{retryRecord(start, time.Time{})}, now)
+			}
+			// What is left over begins its own linger when it came.
+			a.take([]*kgo.Record{retryRecord(start, time.Time{})}, came.Add(21*time.Millisecond))
+			a.take([]*kgo.Record{retryRecord(start, time.Time{})}, came.Add(40*time.Millisecond))
+			a.drop(1, a.waiting[0].bytes())
+			if ok, again := a.ready(came.Add(41 * time.Millisecond)); ok || !again.Equal(came.Add(60*time.Millisecond)) {
+				t.Errorf("what came after 40 ms: ready %t, to be asked again after %v; want after 60 ms", ok, again.Sub(came))
+			}
+		})
+	}
+}
+
 func retryRecord(at time.Time, notBefore time.Time) *kgo.Record {
 	r := &kgo.Record{Topic: "push", Timestamp: at, Headers: []kgo.RecordHeader{header("pf-v", "1")}}
 	if !notBefore.IsZero() {

@@ -48,7 +48,7 @@ type polledRecord struct {
 	value     []byte
 	trace     []pipeline.RecordHeader
 	headers   *retryHeaders // of retry, deferral and hold topics only
-	due       time.Time     // when it may be handed out; zero = at once
+	due       time.Time     // when it may be handed out, not before it came
 	tooLarge  bool          // and so without a value
 	large     string        // which part of it is
 	size      int           // of key, value and headers as polled; of a batch too large to unpack, the limit
@@ -125,13 +125,13 @@ func envelope(r *kgo.Record) int {
 // offsets are known; they get the current time.
 func (a *assignment) keepUnread(n int, now time.Time) {
 	for ; n > 0 && a.unread.From < a.unread.To; n-- {
-		h := polledRecord{partition: a.partition, offset: a.unread.From, timestamp: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
+		h := polledRecord{partition: a.partition, offset: a.unread.From, timestamp: now, due: now, tooLarge: true, large: largeBatch, size: maxUnpacked}
 		if a.topic.delayed() {
 			h.headers = new(retryHeaders)
 		}
 		a.unread.From++
 		a.waiting = append(a.waiting, h)
-		a.next, a.newest = h.offset+1, now
+		a.next = h.offset + 1
 	}
 }
 
