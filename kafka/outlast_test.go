@@ -102,3 +102,26 @@ func TestABrokerThatIsBehindHidesNothingFromConfirms(t *testing.T) {
 		}
 	}
 }
+
+// A partition that was lost and is ours again may have had another owner in between,
+// whom the assignment before it has not outlasted.
+func TestWhatWasLostIsConfirmedAnew(t *testing.T) {
+	_, s := assigned(t)
+	for _, a := range s.parts {
+		a.since = a.since.Add(-2 * s.options.Session)
+	}
+	s.lookOnce(t.Context())
+	before := s.owned().owned
+	s.lose(s.owned())
+	s.begin(t, generation{"a", 1}, nil)
+	s.reclaimLost(t.Context())
+	s.lookOnce(t.Context())
+	for _, a := range before {
+		now := s.parts[a.partition]
+		b := &pipeline.Batch{Tracker: now.tracker, Items: []pipeline.Item{{Offset: a.high}}}
+		now.tracker.Admit(b)
+		if !a.outlasted || now == a || now.outlasted || !b.Items[0].Confirm {
+			t.Errorf("partition %d: outlasted %t, began anew %t; then outlasted %t, confirmed %t; want the first record confirmed", a.partition.ID, a.outlasted, now != a, now.outlasted, b.Items[0].Confirm)
+		}
+	}
+}

@@ -340,8 +340,12 @@ func TestWhatNoFormerOwnerHasReadIsNotConfirmed(t *testing.T) {
 			if test.unseen >= 0 {
 				tr.Unseen(int64(test.unseen))
 			}
-			b := &Batch{Tracker: tr, Items: []Item{{Offset: 1}, {Offset: 2}, {Offset: 3}, {Offset: 4}, {Offset: 5}, {Offset: 6}}}
+			b := &Batch{Tracker: tr, Items: []Item{{Offset: 1}, {Offset: 2}, {Offset: 3}, {Offset: 4}, {Offset: 5}, {Offset: 6}, {Offset: 7, Confirm: true}}}
 			tr.Admit(b)
+			if own := b.Items[6].Confirm; !own {
+				t.Error("a record that is to be confirmed for another reason is not")
+			}
+			b.Items = b.Items[:6]
 			var got []int64
 			for i := range b.Items {
 				if b.Items[i].Confirm {
