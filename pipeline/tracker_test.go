@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -317,45 +316,6 @@ func TestWhatIsReadAgainUsesUpNoConfirms(t *testing.T) {
 	tr.Admit(b)
 	if !b.Items[2].Confirm || b.Items[3].Confirm {
 		t.Errorf("after what is read again, confirms are %t and %t, want one", b.Items[2].Confirm, b.Items[3].Confirm)
-	}
-}
-
-// A former owner can have sent none of the records that came after it: only those before
-// are confirmed, and of them as many as it may have had open.
-func TestWhatNoFormerOwnerHasReadIsNotConfirmed(t *testing.T) {
-	for _, test := range []struct {
-		name             string
-		retry            bool
-		unseen, confirms int
-		want             []int64 // the offsets of 1 to 6 that are confirmed
-	}{
-		{"not known", false, -1, 3, []int64{1, 2, 3}},
-		{"the log's end is within a former owner's window", false, 3, 4, []int64{1, 2}},
-		{"it is behind it", false, 5, 2, []int64{1, 2}},
-		{"nothing was there", false, 0, 4, nil},
-		{"of a retry topic all are", true, 0, 4, []int64{1, 2, 3, 4, 5, 6}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			tr := NewTracker(TrackerOptions{Partition: push.Partition{Topic: "push"}, Capacity: 10, Confirms: test.confirms, Retry: test.retry})
-			if test.unseen >= 0 {
-				tr.Unseen(int64(test.unseen))
-			}
-			b := &Batch{Tracker: tr, Items: []Item{{Offset: 1}, {Offset: 2}, {Offset: 3}, {Offset: 4}, {Offset: 5}, {Offset: 6}, {Offset: 7, Confirm: true}}}
-			tr.Admit(b)
-			if own := b.Items[6].Confirm; !own {
-				t.Error("a record that is to be confirmed for another reason is not")
-			}
-			b.Items = b.Items[:6]
-			var got []int64
-			for i := range b.Items {
-				if b.Items[i].Confirm {
-					got = append(got, b.Items[i].Offset)
-				}
-			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("confirms offsets %v, want %v", got, test.want)
-			}
-		})
 	}
 }
 
