@@ -9,7 +9,8 @@ import (
 )
 
 // Often fails the test if do, which goes through n records, lets another goroutine run less
-// often than after every push.Stretch of them. There is one processor meanwhile, so no test
+// often than three times in four stretches of push.Stretch: the garbage collector takes some of
+// the turns that do gives away. There is one processor meanwhile, so no test
 // may run beside it. Go too takes the processor from do, every 10 ms: n must be so many that
 // this is not often enough.
 func Often(t *testing.T, n int, do func()) {
@@ -31,7 +32,7 @@ func Often(t *testing.T, n int, do func()) {
 	<-began
 	do()
 	close(stop)
-	if turns, want := <-ended, n/push.Stretch-1; turns < want {
+	if turns, want := <-ended, n/push.Stretch*3/4; turns < want {
 		t.Errorf("others had %d turns during %d records, want %d", turns, n, want)
 	}
 }
