@@ -8,31 +8,43 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
-// Often fails the test if do, which goes through n records, lets another goroutine run less
-// often than three times in four stretches of push.Stretch: the garbage collector takes some of
-// the turns that do gives away. There is one processor meanwhile, so no test
+// others is how many goroutines count their turns. Go may take the processor from one in the
+// middle of a turn, if the process itself had to wait for one, and the turn is lost. So what
+// counts is who had the most.
+const others = 4
+
+// Often fails the test if do, which goes through n records, lets other goroutines run less
+// often than after every push.Stretch of them. There is one processor meanwhile, so no test
 // may run beside it. Go too takes the processor from do, every 10 ms: n must be so many that
 // this is not often enough.
 func Often(t *testing.T, n int, do func()) {
 	t.Helper()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	began, stop, ended := make(chan bool), make(chan bool), make(chan int) // closed by nobody, here, and nobody
-	go func() {
-		turns := 0
-		for began <- true; ; turns++ {
-			select {
-			case <-stop:
-				ended <- turns
-				return
-			default:
-				runtime.Gosched()
+	began, stop, ended := make(chan bool), make(chan bool), make(chan int, others) // closed by nobody, here, and nobody
+	for range others {
+		go func() {
+			began <- true
+			for turns := 0; ; turns++ {
+				select {
+				case <-stop:
+					ended <- turns
+					return
+				default:
+					runtime.Gosched()
+				}
 			}
-		}
-	}()
-	<-began
+		}()
+	}
+	for range others {
+		<-began
+	}
 	do()
 	close(stop)
-	if turns, want := <-ended, n/push.Stretch*3/4; turns < want {
-		t.Errorf("others had %d turns during %d records, want %d", turns, n, want)
+	most := 0
+	for range others {
+		most = max(most, <-ended)
+	}
+	if want := n/push.Stretch - 1; most < want {
+		t.Errorf("others had %d turns during %d records, want %d", most, n, want)
 	}
 }
