@@ -202,7 +202,7 @@ type Batch struct {
 }
 
 // Window is W: the records of one partition that may be open at a time, and
-// so the number to confirm after an assignment.
+// so the most to confirm after an assignment.
 func (b *Batch) Window() int { return b.Records * b.OpenPerPartition }
 
 // Dedupe sizes the Bloom filters.
