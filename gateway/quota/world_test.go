@@ -176,6 +176,7 @@ type link struct {
 
 	mu    sync.Mutex
 	delay time.Duration // guarded by mu; of each direction
+	ahead time.Duration // guarded by mu; Redis's clock of the test's, if it is set
 }
 
 func (l *link) set(delay time.Duration) {
@@ -190,19 +191,35 @@ func (l *link) now() time.Duration {
 	return l.delay
 }
 
+// skew sets how far Redis's clock is ahead, whenever it is asked for.
+func (l *link) skew(ahead time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ahead = ahead
+}
+
+// arrive is called right before Redis reads a request. Its clock stands still between these.
+func (l *link) arrive() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ahead != 0 {
+		l.redis.Mini.SetTime(time.Now().Add(l.ahead))
+	}
+}
+
 func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	server, err := l.redis.Dial(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	near, far := net.Pipe()
-	l.conns.Go(func() { l.carry(server, far) })
-	l.conns.Go(func() { l.carry(far, server) })
+	l.conns.Go(func() { l.carry(server, far, l.arrive) })
+	l.conns.Go(func() { l.carry(far, server, func() {}) })
 	return near, nil
 }
 
 // carry copies with a delay. It ends both when one side has ended, and when all is carried.
-func (l *link) carry(to io.WriteCloser, from io.ReadCloser) {
+func (l *link) carry(to io.WriteCloser, from io.ReadCloser, arrive func()) {
 	type late struct {
 		text []byte
 		at   time.Time
@@ -212,6 +229,7 @@ func (l *link) carry(to io.WriteCloser, from io.ReadCloser) {
 	writes.Go(func() {
 		for p := range queue {
 			time.Sleep(time.Until(p.at))
+			arrive()
 			if _, err := to.Write(p.text); err != nil {
 				_ = from.Close()
 			}
