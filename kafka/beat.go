@@ -7,23 +7,32 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// beatWhileJoining sends heartbeats while a JoinGroup is pending, until ctx ends; the
-// client sends none then. The coordinator answers REBALANCE_IN_PROGRESS to members it
-// knows. So the lease of partitions that are kept in a cooperative rebalance is
-// extended, however long other members drain. membership reads the answer on the
-// wire, so it is ignored here.
-func (s *Source) beatWhileJoining(ctx context.Context) {
-	for ctx.Err() == nil {
-		wait(ctx, nil, time.Now().Add(s.options.Session/5))
+// beat sends the heartbeats that the client does not send, until ctx ends: while a
+// JoinGroup or SyncGroup is pending, and right after the latter. The coordinator answers
+// them, with REBALANCE_IN_PROGRESS while others are to join, if it knows the member. So
+// the lease of partitions that are kept in a cooperative rebalance is extended, however
+// long other members drain, and that of new ones begins with them. membership reads the
+// answer on the wire, so it is ignored here.
+func (s *Source) beat(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.member.synced:
+		case <-time.After(s.options.Session / 5):
+			if !s.member.silent() {
+				continue
+			}
+		}
 		member, generation := s.client.GroupMetadata()
-		if member == "" || !s.member.joining() {
+		if member == "" {
 			continue
 		}
 		req := kmsg.NewPtrHeartbeatRequest()
 		req.Group, req.MemberID, req.Generation = s.options.Group, member, generation
 		beating, cancel := context.WithTimeout(ctx, s.options.Session/2)
 		if _, err := req.RequestWith(beating, s.client); err != nil {
-			s.log.Debug("heartbeat while joining", "error", err)
+			s.log.Debug("heartbeat of a member that joins", "error", err)
 		}
 		cancel()
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// lease is a group member's right to send: a deadline that each answer of the
-// coordinator moves on. A member that the coordinator has not heard from for a whole
-// session may have lost its partitions without knowing it, so it sends nothing from
-// then on. It is read on the monotonic clock, which goes on while a process
-// is stopped. All methods are safe for concurrent use.
+// lease is a group member's right to send: a deadline that each heartbeat moves on which
+// the coordinator answers. A member that it has not heard from for a whole session may
+// have lost its partitions without knowing it, so it sends nothing from then on. It is
+// read on the monotonic clock, which goes on while a process is stopped. All methods are
+// safe for concurrent use.
 type lease struct {
 	start time.Time
 	until atomic.Int64 // nanoseconds after start

@@ -11,11 +11,14 @@ import (
 // membership keeps the lease of one group member. It learns of every group request and
 // its answer, in the order in which they pass the connection.
 //
-// The lease ends a session time-out after the send time of the last request that the
+// The lease ends a session time-out after the send time of the last heartbeat that the
 // coordinator answered to this member: the coordinator cannot have expelled the member
-// before. While its JoinGroup is pending, which takes as long as the slowest member
-// drains, the client sends no heartbeats, so the Source sends them (beatWhileJoining).
-// Writing a JoinGroup does not extend the lease, because it may not have arrived.
+// before. Nothing else extends it. The answers to JoinGroup and SyncGroup need not have
+// renewed the session: Kafka 4.3 does not for a SyncGroup that comes when the leader's
+// has been there (GroupMetadataManager.classicGroupSyncToClassicGroup), nor for a
+// JoinGroup that comes a second time. The client sends its first heartbeat only a while
+// after these, and none while they are pending, which takes as long as the slowest member
+// drains. So the Source sends heartbeats as well (beat).
 //
 // All methods are safe for concurrent use, and none blocks.
 type membership struct {
@@ -28,15 +31,17 @@ type membership struct {
 
 	mu         sync.Mutex
 	member     bool      // the coordinator has answered a request of this member
-	answered   time.Time // send time of the last such request
+	answered   time.Time // send time of its last heartbeat that was answered
 	expulsions int
 	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
 	sessions   map[request]bool // pending JoinGroups and SyncGroups, also of who is no member yet
+	// synced has a value when a SyncGroup has been answered and no heartbeat was sent since.
+	synced chan struct{}
 }
 
 func newMembership(session time.Duration, expelled func(n int)) *membership {
-	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool)}
+	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool), synced: make(chan struct{}, 1)}
 }
 
 // sent notes a request before its first byte is written.
@@ -75,6 +80,19 @@ func (m *membership) between() bool {
 	return len(m.sessions) > 0
 }
 
+// silent reports whether the client sends no heartbeats although the coordinator may know
+// it: a JoinGroup of a member or a SyncGroup is pending.
+func (m *membership) silent() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for r := range m.sessions {
+		if r.key == kmsg.SyncGroup {
+			return true
+		}
+	}
+	return len(m.joins) > 0
+}
+
 // answer notes the coordinator's answer to a request with its send time.
 func (m *membership) answer(r request, sent time.Time, code int16) {
 	m.mu.Lock()
@@ -83,11 +101,7 @@ func (m *membership) answer(r request, sent time.Time, code int16) {
 	delete(m.sessions, r)
 	switch err := kerr.ErrorForCode(code); err {
 	case nil, kerr.RebalanceInProgress:
-		// The answer to a JoinGroup makes no member yet: that to the SyncGroup does.
-		m.member = m.member || r.key != kmsg.JoinGroup
-		if m.member && sent.After(m.answered) {
-			m.answered = sent
-		}
+		m.known(r.key, sent)
 	case kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.FencedMemberEpoch:
 		if m.member {
 			m.leave()
@@ -96,6 +110,24 @@ func (m *membership) answer(r request, sent time.Time, code int16) {
 		}
 	}
 	m.update()
+}
+
+// known notes that the coordinator has answered as to one of the group. The answer to a
+// JoinGroup makes no member yet: that to the SyncGroup does. The caller holds mu.
+func (m *membership) known(key kmsg.Key, sent time.Time) {
+	switch key {
+	case kmsg.SyncGroup:
+		m.member = true
+		select {
+		case m.synced <- struct{}{}:
+		default: // it is due already
+		}
+	case kmsg.Heartbeat, kmsg.ConsumerGroupHeartbeat:
+		m.member = m.member || key == kmsg.ConsumerGroupHeartbeat
+		if m.member && sent.After(m.answered) {
+			m.answered = sent
+		}
+	}
 }
 
 // fenced notes that all assignments from before the n-th expulsion are fenced.

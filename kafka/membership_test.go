@@ -32,14 +32,17 @@ func TestWhatRenewsALease(t *testing.T) {
 		return func(m *membership, at func(int) time.Time) { m.answer(r, at(sent), code) }
 	}
 	sent := func(m *membership, _ func(int) time.Time) { m.sent(join) }
-	joined := step{"a membership begins with the answer to SyncGroup, from when that was sent", answer(sync, 1, 0), 11}
+	joined := func(m *membership, at func(int) time.Time) { m.answer(sync, at(1), 0); m.answer(heartbeat, at(1), 0) }
+	member := step{"a member that has sent a heartbeat", joined, 11}
 	tests := []struct {
 		name  string
 		steps []step
 	}{
 		{"heartbeats", []step{
 			{"nobody has answered", func(*membership, func(int) time.Time) {}, 0},
-			joined,
+			{"who is no member yet has no lease by a heartbeat", answer(heartbeat, 1, 0), 0},
+			{"the answer to SyncGroup need not have renewed the session", answer(sync, 1, 0), 0},
+			{"the first heartbeat does", answer(heartbeat, 1, 0), 11},
 			{"a heartbeat counts from when it was sent", answer(heartbeat, 4, 0), 14},
 			{"the group moves, and the coordinator knows us", answer(heartbeat, 7, kerr.RebalanceInProgress.Code), 17},
 			{"an answer that overtook another takes nothing back", answer(heartbeat, 5, 0), 17},
@@ -47,39 +50,45 @@ func TestWhatRenewsALease(t *testing.T) {
 			{"it is loading: neither", answer(heartbeat, 9, kerr.CoordinatorLoadInProgress.Code), 17},
 		}},
 		{"rejoining", []step{
-			joined,
+			member,
 			{"a JoinGroup is sent: perhaps into a dead network", sent, 11},
 			{"a heartbeat beside it says that we are known", answer(heartbeat, 5, kerr.RebalanceInProgress.Code), 15},
 			{"one that came as the rebalance was over says nothing", answer(heartbeat, 6, kerr.IllegalGeneration.Code), 15},
-			{"its answer says that we were known when it was sent", answer(join, 4, 0), 15},
-			{"the group moved on before SyncGroup: we are known", answer(sync, 8, kerr.RebalanceInProgress.Code), 18},
-			{"SyncGroup's answer", answer(sync, 9, 0), 19},
+			{"its answer may be an old one, told again", answer(join, 7, 0), 15},
+			{"the group moved on before SyncGroup, which renews nothing", answer(sync, 8, kerr.RebalanceInProgress.Code), 15},
+			{"nor does one that the group did not wait for", answer(sync, 9, 0), 15},
+			{"the heartbeat after it does", answer(heartbeat, 9, 0), 19},
 		}},
 		{"a first join", []step{
 			{"who is no member yet owns nothing while it joins", sent, 0},
 			{"the coordinator hands out a member id first", answer(join, 1, kerr.MemberIDRequired.Code), 0},
 			{"the answer to JoinGroup assigns nothing", answer(join, 2, 0), 0},
-			joined,
+			member,
 		}},
 		{"expelled", []step{
-			joined,
+			member,
 			{"unknown: over at once", answer(heartbeat, 4, kerr.UnknownMemberID.Code), 0},
-			{"a new membership is no lease for what the old one owned", answer(sync, 6, 0), 0},
+			{"a new membership is no lease for what the old one owned", func(m *membership, at func(int) time.Time) { m.answer(sync, at(6), 0); m.answer(heartbeat, at(6), 0) }, 0},
 			{"when that is fenced, it is", func(m *membership, _ func(int) time.Time) { m.fenced(1) }, 16},
 			{"unknown again", answer(heartbeat, 9, kerr.UnknownMemberID.Code), 0},
-			{"an earlier expulsion's fence is not enough", func(m *membership, at func(int) time.Time) { m.answer(sync, at(10), 0); m.fenced(1) }, 0},
+			{"an earlier expulsion's fence is not enough", func(m *membership, at func(int) time.Time) {
+				m.answer(sync, at(10), 0)
+				m.answer(heartbeat, at(10), 0)
+				m.fenced(1)
+			}, 0},
 			{"this one's is", func(m *membership, _ func(int) time.Time) { m.fenced(2) }, 20},
 		}},
 		{"expelled while joining", []step{
-			joined,
+			member,
 			{"a JoinGroup waits", sent, 11},
 			{"it is answered that nobody knows us", answer(join, 5, kerr.UnknownMemberID.Code), 0},
 			{"joining as somebody new is no lease", func(m *membership, _ func(int) time.Time) { m.fenced(1); m.sent(join) }, 0},
 		}},
 		{"lost", []step{
-			joined,
+			member,
 			{"the client says that the partitions are lost", func(m *membership, _ func(int) time.Time) { m.end() }, 0},
-			{"it has joined again", answer(sync, 6, 0), 16},
+			{"it has joined again", answer(sync, 6, 0), 0},
+			{"and is heard of", answer(heartbeat, 6, 0), 16},
 		}},
 		{"KIP-848", []step{
 			{"the first heartbeat joins", answer(next, 1, 0), 11},
@@ -134,10 +143,48 @@ func TestWhenAMemberIsJoining(t *testing.T) {
 		if m.joining() {
 			t.Errorf("%s: joining by a heartbeat", tt.reason)
 		}
+		<-m.synced
 		m.sent(join)
 		tt.end(m)
 		if m.joining() != tt.still {
 			t.Errorf("%s: got joining %v, want %v", tt.reason, m.joining(), tt.still)
+		}
+	}
+}
+
+// The client sends heartbeats neither while a member's JoinGroup is pending nor while a
+// SyncGroup is, and the first one a while after that.
+func TestWhenHeartbeatsAreDue(t *testing.T) {
+	join, sync := request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
+	m := newMembership(time.Second, func(int) {})
+	for _, s := range []struct {
+		reason      string
+		do          func()
+		silent, due bool
+	}{
+		{"who joins for the first time is not known", func() { m.sent(join) }, false, false},
+		{"between its answer and SyncGroup", func() { m.answer(join, time.Now(), 0) }, false, false},
+		{"SyncGroup waits for the leader's", func() { m.sent(sync) }, true, false},
+		{"the leader is gone", func() { m.answer(sync, time.Now(), kerr.RebalanceInProgress.Code) }, false, true},
+		{"a member joins", func() { m.sent(join) }, true, false},
+		{"its answer", func() { m.answer(join, time.Now(), 0) }, false, false},
+		{"SyncGroup again", func() { m.sent(sync) }, true, false},
+		{"its connection is gone", func() { m.lost(sync) }, false, false},
+		{"SyncGroup once more", func() { m.sent(sync) }, true, false},
+		{"its answer", func() { m.answer(sync, time.Now(), 0) }, false, true},
+		{"a heartbeat's", func() { m.answer(request{key: kmsg.Heartbeat}, time.Now(), 0) }, false, false},
+		{"two of them before anybody looks", func() { m.answer(sync, time.Now(), 0); m.answer(sync, time.Now(), 0) }, false, true},
+		{"SyncGroup of one that is unknown", func() { m.sent(sync); m.answer(sync, time.Now(), kerr.UnknownMemberID.Code) }, false, false},
+	} {
+		s.do()
+		due := false
+		select {
+		case <-m.synced:
+			due = true
+		default:
+		}
+		if silent := m.silent(); silent != s.silent || due != s.due {
+			t.Errorf("%s: got silent %t, due %t, want %t, %t", s.reason, silent, due, s.silent, s.due)
 		}
 	}
 }

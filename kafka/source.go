@@ -74,6 +74,9 @@ type Source struct {
 	draining  atomic.Bool // the group is to give this member nothing more
 	stopFetch context.CancelFunc
 	fetching  sync.WaitGroup
+	// Heartbeats go on until the group is left: what drains needs its lease.
+	stopBeats context.CancelFunc
+	beating   sync.WaitGroup
 	// drains ends when the ctx of Close does: then no revoke waits for its drain.
 	drains     context.Context
 	stopDrains context.CancelFunc
@@ -156,7 +159,9 @@ func (s *Source) Join() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopFetch = stop
 	s.fetching.Go(func() { s.look(ctx) })
-	s.fetching.Go(func() { s.beatWhileJoining(ctx) })
+	beats, stopBeats := context.WithCancel(context.Background())
+	s.stopBeats = stopBeats
+	s.beating.Go(func() { s.beat(beats) })
 	s.fetching.Go(func() {
 		if within := s.options.JoinWithin; within > 0 {
 			wait(ctx, nil, time.Now().Add(rand.N(within)))
@@ -174,7 +179,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		decode: decode.Message, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
 		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*assignment),
-		wake: make(chan struct{}), stopFetch: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
+		wake: make(chan struct{}), stopFetch: func() {}, stopBeats: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.generation = func() generation { return generation{number: -1} }
 	s.member = newMembership(so.Session, s.noteExpulsion)
@@ -400,6 +405,8 @@ func (s *Source) Close(ctx context.Context) error {
 	if leave := s.client.LeaveGroupContext(leaving); err == nil && leave != nil {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
+	s.stopBeats()
+	s.beating.Wait()
 	s.closing.run(s.client.Close, leaveFor)
 	// Closing leaves the group a second time and ends with a poll of its own. If
 	// that poll is before one of the two leaves has begun, the leave waits for it.

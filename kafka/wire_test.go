@@ -68,17 +68,18 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		script := &scripted{rng: rng}
-		m := newMembership(time.Second, func(int) {})
+		expelled := false
+		m := newMembership(time.Second, func(int) { expelled = true })
 		c := &watchedConn{Conn: script, member: m, pending: make(map[int32]sentRequest)}
 		correlation := int32(0)
 		for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.Heartbeat, kmsg.SyncGroup, kmsg.ConsumerGroupHeartbeat, kmsg.Metadata, kmsg.JoinGroup} {
 			top := key.Request().MaxVersion()
 			for version := int16(0); version <= top; version++ {
 				_, watched := throttledSince[key]
-				for _, code := range []int16{0, kerr.RebalanceInProgress.Code, kerr.NotCoordinator.Code} {
+				for _, code := range []int16{0, kerr.RebalanceInProgress.Code, kerr.NotCoordinator.Code, kerr.UnknownMemberID.Code} {
 					correlation++
 					m.mu.Lock()
-					m.member, m.answered = true, time.Time{}
+					m.member, m.answered, m.unfenced, expelled = true, time.Time{}, false, false
 					m.mu.Unlock()
 					if _, err := c.Write(requestBytes(key.Int16(), version, correlation)); err != nil {
 						t.Fatal(err)
@@ -97,8 +98,12 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 					if _, err := io.ReadAll(c); err != nil {
 						t.Fatal(err)
 					}
-					if renewed := !m.answered.IsZero(); renewed != (watched && code != kerr.NotCoordinator.Code) {
+					beat := key == kmsg.Heartbeat || key == kmsg.ConsumerGroupHeartbeat
+					if renewed := !m.answered.IsZero(); renewed != (beat && (code == 0 || code == kerr.RebalanceInProgress.Code)) {
 						t.Fatalf("seed %d: %s v%d answered with %d: renewed %v", seed, key.Name(), version, code, renewed)
+					}
+					if expelled != (watched && code == kerr.UnknownMemberID.Code) {
+						t.Fatalf("seed %d: %s v%d answered with %d: expelled %v", seed, key.Name(), version, code, expelled)
 					}
 					if len(c.pending)+len(m.joins)+len(c.prefix)+c.skip != 0 {
 						t.Fatalf("seed %d: %s v%d left %d pending, %d joins, %d bytes, %d to skip", seed, key.Name(), version, len(c.pending), len(m.joins), len(c.prefix), c.skip)
