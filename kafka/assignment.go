@@ -85,6 +85,7 @@ type assignment struct {
 	// begun is where reading began then: the position until the first record comes.
 	begun int64
 	high  int64 // the log's end; -1 = not known
+	epoch int32 // the highest of the partition's leaders that is known; -1 = none
 	from  int64 // the log's first offset, when nothing was committed; -1 = not known
 	empty int64 // below this offset there are no more records to read; -1 = not known
 
@@ -98,8 +99,15 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 	return &assignment{
 		options: o, topic: t, partition: p, limits: t.limits(o, 1),
 		tracker: pipeline.NewTracker(pipeline.TrackerOptions{Partition: p, Capacity: o.window(), Confirms: o.Confirms, Retry: t.delayed(), Expiries: o.Expiries, Lease: lease, Counts: o.Tell != nil}),
-		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, from: -1, empty: -1, since: now,
+		told:    -1, toldCommitted: -1, next: -1, committed: -1, high: -1, epoch: -1, from: -1, empty: -1, since: now,
 	}
+}
+
+// logEnd is where a log ends, as its leader of an epoch says; -1 = a broker that tells
+// no epoch.
+type logEnd struct {
+	offset int64
+	epoch  int32
 }
 
 // outlast notes that former owners are past sending. The coordinator answers none of them
@@ -108,10 +116,30 @@ func newAssignment(o *SourceOptions, t *topic, partition int32, lease pipeline.L
 // the log had from then on, as an answer to a question of asked says. It is the highest
 // end ever told, as one broker may be behind another. Before, as many records are
 // confirmed as one may have open.
-func (a *assignment) outlast(asked time.Time) {
+//
+// A broker that the cluster has cut off still answers as the leader of epoch, and knows
+// nothing of what came to its successor: see doubt.
+func (a *assignment) outlast(asked time.Time, epoch int32) {
+	if epoch < 0 || epoch < a.epoch {
+		return
+	}
+	a.epoch = epoch
 	if !a.outlasted && asked.Sub(a.since) > a.options.Session {
 		a.outlasted = true
 		a.tracker.Unseen(a.high)
+	}
+}
+
+// doubt takes back what outlast has noted if a record is of a later leader than the one
+// whose answer that was: that one may have been cut off. A later answer notes it again.
+func (a *assignment) doubt(epoch int32) {
+	if epoch <= a.epoch {
+		return
+	}
+	a.epoch = epoch
+	if a.outlasted {
+		a.outlasted = false
+		a.tracker.Unseen(-1)
 	}
 }
 
@@ -171,6 +199,7 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) {
 		if a.ended || a.stopped != nil {
 			return
 		}
+		a.doubt(r.LeaderEpoch)
 		h, err := a.keep(r, now)
 		if err != nil {
 			a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}

@@ -33,7 +33,7 @@ func placeStarts(ctx context.Context, admin *kadm.Client, offsets map[string]map
 	defer cancel()
 	// What to do with partitions that are missing in the answer is up to the caller.
 	listed, _ := admin.ListStartOffsets(ctx, slices.Sorted(maps.Keys(fresh))...)
-	starts := byPartition(listed)
+	starts := byPartition(listed, listedOffset)
 	for topic, partitions := range offsets {
 		for id, o := range partitions {
 			if start, ok := starts[push.Partition{Topic: topic, ID: id}]; ok && o.EpochOffset().Offset == atStart {

@@ -21,11 +21,11 @@ func TestEndIsKnownOfOwnPartitions(t *testing.T) {
 		t.Error("known before anybody said how many partitions there are")
 	}
 	other := push.Partition{Topic: "push", ID: 0}
-	s.noteEnds(map[push.Partition]int64{a.partition: 150, other: 7}, nil, start, start)
+	s.noteEnds(map[push.Partition]logEnd{a.partition: {offset: 150}, other: {offset: 7}}, nil, start, start)
 	if end, partitions, ok := s.End(a.partition); end != 150 || partitions != 2 || !ok {
 		t.Errorf("got %d of %d partitions, %v; want 150 of 2", end, partitions, ok)
 	}
-	s.noteEnds(map[push.Partition]int64{a.partition: 140}, nil, start, start) // a broker that is behind, and one that does not answer
+	s.noteEnds(map[push.Partition]logEnd{a.partition: {offset: 140}}, nil, start, start) // a broker that is behind, and one that does not answer
 	if end, partitions, ok := s.End(a.partition); end != 150 || partitions != 2 || !ok {
 		t.Errorf("then got %d of %d partitions, %v", end, partitions, ok)
 	}

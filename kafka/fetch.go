@@ -335,5 +335,5 @@ func (s *Source) gap(p push.Partition, at int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return max(0, starts[p]-at, at-ends[p]), nil
+	return max(0, starts[p]-at, at-ends[p].offset), nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -75,7 +77,7 @@ func (s *Source) lookOnce(ctx context.Context) {
 // noteEnds stores the ends, which were asked for at asked, and starts. It returns the
 // positions of partitions that have a lag although no record of them is open: what
 // follows there may be transaction markers and no records.
-func (s *Source) noteEnds(ends, starts map[push.Partition]int64, asked, now time.Time) (idle map[string]map[int32]int64) {
+func (s *Source) noteEnds(ends map[push.Partition]logEnd, starts map[push.Partition]int64, asked, now time.Time) (idle map[string]map[int32]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	partitions := make(map[string]int, len(s.topics))
@@ -90,8 +92,8 @@ func (s *Source) noteEnds(ends, starts map[push.Partition]int64, asked, now time
 		if !answered {
 			continue
 		}
-		a.answeredAt, a.high = now, max(a.high, end)
-		a.outlast(asked)
+		a.answeredAt, a.high = now, max(a.high, end.offset)
+		a.outlast(asked, end.epoch)
 		if from, known := starts[p]; known && a.committed < 0 && a.from < 0 {
 			a.from = from
 		}
@@ -124,9 +126,9 @@ func (s *Source) End(p push.Partition) (offset int64, partitions int, ok bool) {
 }
 
 // ends returns the end offsets of all partitions whose brokers answer.
-func (s *Source) ends(ctx context.Context) (map[push.Partition]int64, error) {
+func (s *Source) ends(ctx context.Context) (map[push.Partition]logEnd, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Commit)
 	defer cancel()
 	listed, err := s.admin.ListEndOffsets(ctx, s.options.names()...)
-	return byPartition(listed), err
+	return byPartition(listed, func(o kadm.ListedOffset) logEnd { return logEnd{o.Offset, o.LeaderEpoch} }), err
 }

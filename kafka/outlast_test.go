@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/pushfleet/pushfleet/pipeline"
@@ -38,7 +39,7 @@ func TestFormerOwnersAreOutlastedAfterASession(t *testing.T) {
 		{session + time.Second, session + time.Second, 6, []bool{true, true, false, false}, "4 and 5 came before that, and may have been read"},
 		{session + time.Minute, session + time.Minute, 9, []bool{false, false}, "what came later is nobody else's"},
 	} {
-		s.noteEnds(map[push.Partition]int64{a.partition: look.end}, nil, began.Add(look.asked), began.Add(look.answered))
+		s.noteEnds(map[push.Partition]logEnd{a.partition: {offset: look.end}}, nil, began.Add(look.asked), began.Add(look.answered))
 		for _, want := range look.confirmed {
 			if at := next; confirmed() != want {
 				t.Errorf("asked after %v: offset %d confirmed %t, want %t: %s", look.asked, at, !want, want, look.why)
@@ -92,7 +93,7 @@ func TestABrokerThatIsBehindHidesNothingFromConfirms(t *testing.T) {
 		after time.Duration
 		end   int64
 	}{{time.Second, 3}, {session + time.Second, 1}} {
-		s.noteEnds(map[push.Partition]int64{a.partition: look.end}, nil, began.Add(look.after), began.Add(look.after))
+		s.noteEnds(map[push.Partition]logEnd{a.partition: {offset: look.end}}, nil, began.Add(look.after), began.Add(look.after))
 	}
 	b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: 0}, {Offset: 1}, {Offset: 2}, {Offset: 3}}}
 	a.tracker.Admit(b)
@@ -100,6 +101,64 @@ func TestABrokerThatIsBehindHidesNothingFromConfirms(t *testing.T) {
 		if got := b.Items[i].Confirm; got != want {
 			t.Errorf("offset %d is confirmed %t, want %t", i, got, want)
 		}
+	}
+}
+
+// A broker that the cluster has cut off answers as the leader that it was. What a former
+// owner has read from its successor may lie behind the end that it tells: such records are
+// of a later leader, and are confirmed until one of that epoch tells an end.
+func TestALeaderThatWasCutOffHidesNothingFromConfirms(t *testing.T) {
+	const session = 10 * time.Second
+	s := newSource(*options(func(o *SourceOptions) { o.Topics, o.Session, o.Confirms = mainTopic("push"), session, 100 }), Options{}.log())
+	began := time.Now()
+	a := newAssignment(&s.options, s.topics["push"], 0, newLease(), began)
+	s.parts[a.partition] = a
+	now := began.Add(2 * session)
+	tells := func(end int64, epoch int32) func() {
+		return func() {
+			s.noteEnds(map[push.Partition]logEnd{a.partition: {end, epoch}}, nil, now, now)
+		}
+	}
+	for _, step := range []struct {
+		what      string
+		do        func()
+		offset    int64
+		epoch     int32
+		confirmed bool
+	}{
+		{"a broker that tells no epoch may be any", tells(0, -1), 0, 5, true},
+		{"the leader has told an end", tells(1, 5), 1, 5, false},
+		{"a record of a later leader", func() {}, 2, 6, true},
+		{"the former one tells an end again", tells(3, 5), 3, 6, true},
+		{"the present one does", tells(4, 6), 4, 6, false},
+		{"a record of a former leader comes from the present one as well", func() {}, 5, 5, false},
+		{"a record without an epoch", func() {}, 6, -1, false},
+	} {
+		step.do()
+		a.take([]*kgo.Record{{Topic: "push", Offset: step.offset, LeaderEpoch: step.epoch}}, now)
+		b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: step.offset}}}
+		a.tracker.Admit(b)
+		if got := b.Items[0].Confirm; got != step.confirmed {
+			t.Errorf("%s: offset %d is confirmed %t, want %t", step.what, step.offset, got, step.confirmed)
+		}
+	}
+}
+
+// Kafka tells the epoch of who answers.
+func TestRealLeadersTellTheirEpoch(t *testing.T) {
+	topic := ownName(t)
+	c := realCluster(t, TopicSpec{Name: topic, Partitions: 1, Replication: 1})
+	c.produce(topic, 0, 0, 1)
+	s := c.source(SourceOptions{Topics: mainTopic(topic), Group: topic, Linger: time.Millisecond})
+	first := nextItems(t, s, 1)[0]
+	s.mu.Lock()
+	a := s.parts[first.Tracker.Partition()]
+	a.since = a.since.Add(-2 * s.options.Session)
+	s.mu.Unlock()
+	s.lookOnce(t.Context())
+	c.produce(topic, 0, 1, 1)
+	if next := nextItems(t, s, 1)[0]; next.Items[0].Confirm || !first.Items[0].Confirm {
+		t.Errorf("the first record is confirmed %t, want true; the one after all former owners %t, want false", first.Items[0].Confirm, next.Items[0].Confirm)
 	}
 }
 

@@ -215,15 +215,18 @@ func (s *Source) starts(ctx context.Context) (map[push.Partition]int64, error) {
 	if err != nil {
 		err = fmt.Errorf("listing start offsets: %w", err)
 	}
-	return byPartition(listed), err
+	return byPartition(listed, listedOffset), err
 }
 
-func byPartition(listed kadm.ListedOffsets) map[push.Partition]int64 {
-	at := make(map[push.Partition]int64)
+// byPartition returns what of says of each offset that could be listed.
+func byPartition[T any](listed kadm.ListedOffsets, of func(kadm.ListedOffset) T) map[push.Partition]T {
+	at := make(map[push.Partition]T)
 	listed.Each(func(o kadm.ListedOffset) {
 		if o.Err == nil {
-			at[push.Partition{Topic: o.Topic, ID: o.Partition}] = o.Offset
+			at[push.Partition{Topic: o.Topic, ID: o.Partition}] = of(o)
 		}
 	})
 	return at
 }
+
+func listedOffset(o kadm.ListedOffset) int64 { return o.Offset }

@@ -23,7 +23,7 @@ func TestStandstill(t *testing.T) {
 		a.topic = s.topics[topics[0].Name]
 		s.parts[a.partition] = a
 		a.begin(stand{committed: 100, unresolved: -1}, 0)
-		s.noteEnds(map[push.Partition]int64{a.partition: 150}, nil, at(0), at(0))
+		s.noteEnds(map[push.Partition]logEnd{a.partition: {offset: 150}}, nil, at(0), at(0))
 		for i := range n {
 			r := retryRecord(stamp, time.Time{})
 			r.Offset = int64(100 + i)

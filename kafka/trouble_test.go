@@ -165,7 +165,7 @@ func TestAnOldErrorOfAnIdlePartitionIsForgotten(t *testing.T) {
 		{"long ago", 5, 2 * silence, false},
 	} {
 		a.high = step.end
-		s.noteEnds(map[push.Partition]int64{p: step.end}, nil, failedAt.Add(step.after), failedAt.Add(step.after))
+		s.noteEnds(map[push.Partition]logEnd{p: {offset: step.end}}, nil, failedAt.Add(step.after), failedAt.Add(step.after))
 		s.tellHealth()
 		if named := told.of(p) != nil; named != step.named {
 			t.Errorf("%s: got named %v, want %v", step.reason, named, step.named)

@@ -164,7 +164,7 @@ func (t *Tracker) Admit(b *Batch) int {
 }
 
 // Unseen says that no former owner can have read the records from offset on, let alone
-// have sent them: they are not confirmed for its sake.
+// have sent them: they are not confirmed for its sake; -1 = that is not known any more.
 func (t *Tracker) Unseen(offset int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
