@@ -391,3 +391,31 @@ func TestLeaseHasOneDeadline(t *testing.T) {
 	l.extend(now.Add(time.Second))
 	step("joined again", false)
 }
+
+// While a machine is suspended its monotonic clock stands still, and the wall clock is set
+// when it goes on. Here the deadline is moved instead, which is the same.
+func TestASuspendedMachineHasNoLease(t *testing.T) {
+	now := time.Now()
+	l := newLease()
+	suspended := func(long time.Duration) {
+		was := l.until.Load()
+		l.until.Store(&deadline{was.monotonic, was.wall - int64(long)})
+	}
+	for _, step := range []struct {
+		what   string
+		do     func()
+		lapsed bool
+	}{
+		{"a lease", func() { l.extend(now.Add(10 * time.Second)) }, false},
+		{"suspended for less than that", func() { suspended(9 * time.Second) }, false},
+		{"for longer", func() { suspended(2 * time.Second) }, true},
+		{"an answer of before that comes late renews nothing", func() { l.extend(now.Add(9 * time.Second)) }, true},
+		{"a heartbeat is answered", func() { l.extend(now.Add(11 * time.Second)) }, false},
+		{"the wall clock is set back: the other one counts", func() { suspended(-time.Hour); now = now.Add(12 * time.Second) }, true},
+	} {
+		step.do()
+		if got := l.Lapsed(now); got != step.lapsed {
+			t.Errorf("%s: lapsed %t, want %t", step.what, got, step.lapsed)
+		}
+	}
+}
