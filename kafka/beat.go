@@ -7,8 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// beat sends the heartbeats that the client does not send, until ctx ends: while a
-// JoinGroup or SyncGroup is pending, and right after the latter. The coordinator answers
+// beat sends the heartbeats that the client does not send by the classic protocol, until
+// ctx ends: while a JoinGroup or SyncGroup is pending, right after the latter, and while
+// the client leaves, which takes as long as this member drains. The coordinator answers
 // them, with REBALANCE_IN_PROGRESS while others are to join, if it knows the member. So
 // the lease of partitions that are kept in a cooperative rebalance is extended, however
 // long other members drain, and that of new ones begins with them. membership reads the
@@ -20,7 +21,7 @@ func (s *Source) beat(ctx context.Context) {
 			return
 		case <-s.member.synced:
 		case <-time.After(s.options.Session / 5):
-			if !s.member.silent() {
+			if !s.member.silent() && !s.isClosed() {
 				continue
 			}
 		}

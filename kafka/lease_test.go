@@ -25,6 +25,8 @@ type heartbeats struct {
 	times []time.Time
 	code  int16         // answered instead of the broker's own; 0 = the broker's own
 	hold  chan struct{} // if set, heartbeats are not answered until it is closed
+	of    string        // the member whose heartbeats first wait for until
+	until func()
 }
 
 func (c *cluster) controlHeartbeats() *heartbeats {
@@ -34,6 +36,12 @@ func (c *cluster) controlHeartbeats() *heartbeats {
 		h.mu.Lock()
 		h.times = append(h.times, time.Now())
 		code, hold := h.code, h.hold
+		if h.until != nil && r.(*kmsg.HeartbeatRequest).MemberID == h.of {
+			until := h.until
+			h.mu.Unlock()
+			c.SleepControl(until)
+			return nil, nil, false
+		}
 		h.mu.Unlock()
 		if hold != nil {
 			c.SleepControl(func() { <-hold })
@@ -54,6 +62,13 @@ func (h *heartbeats) set(code int16, hold chan struct{}) (before int) {
 	defer h.mu.Unlock()
 	h.code, h.hold = code, hold
 	return len(h.times)
+}
+
+// setFor makes a member's further heartbeats wait until until returns.
+func (h *heartbeats) setFor(member string, until func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.of, h.until = member, until
 }
 
 func (h *heartbeats) seen() []time.Time {

@@ -20,18 +20,29 @@ import (
 // after these, and none while they are pending, which takes as long as the slowest member
 // drains. So the Source sends heartbeats as well (beat).
 //
+// Being heard of is not enough in a rebalance: when its time-out is over, the coordinator
+// removes who has not sent JoinGroup, and later who has not sent SyncGroup. Either may
+// have been lost, on a connection of its own. So the lease also ends a rebalance time-out
+// after the coordinator was known to wait for neither.
+//
 // All methods are safe for concurrent use, and none blocks.
 type membership struct {
-	session time.Duration
-	lease   *lease
+	session   time.Duration
+	rebalance time.Duration // this member's time-out; the coordinator takes the longest of all
+	lease     *lease
 	// expelled is called with mu held when an answer says that the coordinator no longer
 	// knows this member. n is the number of the expulsion. There is no lease, not even a
 	// new one, until fenced is called with the number of the last expulsion.
 	expelled func(n int)
 
-	mu         sync.Mutex
-	member     bool      // the coordinator has answered a request of this member
-	answered   time.Time // send time of its last heartbeat that was answered
+	mu       sync.Mutex
+	member   bool      // the coordinator has answered a request of this member
+	id       string    // its member id, if member is set
+	answered time.Time // send time of its last heartbeat that was answered
+	// settled is the last time at which the coordinator is known to have waited neither for
+	// a JoinGroup nor for a SyncGroup of this member; zero = there are none.
+	settled    time.Time
+	syncing    bool // JoinGroup has been answered and SyncGroup has not
 	expulsions int
 	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
@@ -40,8 +51,8 @@ type membership struct {
 	synced chan struct{}
 }
 
-func newMembership(session time.Duration, expelled func(n int)) *membership {
-	return &membership{session: session, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool), synced: make(chan struct{}, 1)}
+func newMembership(session, rebalance time.Duration, expelled func(n int)) *membership {
+	return &membership{session: session, rebalance: rebalance, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool), synced: make(chan struct{}, 1)}
 }
 
 // sent notes a request before its first byte is written.
@@ -101,9 +112,9 @@ func (m *membership) answer(r request, sent time.Time, code int16) {
 	delete(m.sessions, r)
 	switch err := kerr.ErrorForCode(code); err {
 	case nil, kerr.RebalanceInProgress:
-		m.known(r.key, sent)
+		m.known(r, sent, err == nil)
 	case kerr.UnknownMemberID, kerr.FencedInstanceID, kerr.FencedMemberEpoch:
-		if m.member {
+		if m.member && m.is(r) { // and not what this process was before
 			m.leave()
 			m.expulsions, m.unfenced = m.expulsions+1, true
 			m.expelled(m.expulsions)
@@ -112,21 +123,55 @@ func (m *membership) answer(r request, sent time.Time, code int16) {
 	m.update()
 }
 
-// known notes that the coordinator has answered as to one of the group. The answer to a
-// JoinGroup makes no member yet: that to the SyncGroup does. The caller holds mu.
-func (m *membership) known(key kmsg.Key, sent time.Time) {
-	switch key {
+// is reports whether a request was this member's. By the server-side protocol a client may
+// be given its id by the answer to its first heartbeat.
+func (m *membership) is(r request) bool {
+	return r.member == m.id || r.key == kmsg.ConsumerGroupHeartbeat && m.id == ""
+}
+
+// known notes that the coordinator has answered as to one of the group; whole is false if
+// that one is to join again. The answer to a JoinGroup makes no member yet: that to the
+// SyncGroup does. The caller holds mu.
+func (m *membership) known(r request, sent time.Time, whole bool) {
+	switch r.key {
+	case kmsg.JoinGroup:
+		m.syncing = m.syncing || whole
 	case kmsg.SyncGroup:
-		m.member = true
-		select {
-		case m.synced <- struct{}{}:
-		default: // it is due already
+		m.member, m.id = true, r.member
+		if whole {
+			m.syncing = false
+			m.settle(sent)
+			select {
+			case m.synced <- struct{}{}:
+			default: // it is due already
+			}
 		}
-	case kmsg.Heartbeat, kmsg.ConsumerGroupHeartbeat:
-		m.member = m.member || key == kmsg.ConsumerGroupHeartbeat
-		if m.member && sent.After(m.answered) {
-			m.answered = sent
+	case kmsg.ConsumerGroupHeartbeat:
+		m.member, m.id = true, r.member
+		m.heard(sent)
+	case kmsg.Heartbeat:
+		if !m.member || !m.is(r) {
+			return
 		}
+		m.heard(sent)
+		if whole && !m.syncing {
+			m.settle(sent)
+		}
+	}
+}
+
+// heard notes when a heartbeat was sent that has been answered. The caller holds mu.
+func (m *membership) heard(sent time.Time) {
+	if sent.After(m.answered) {
+		m.answered = sent
+	}
+}
+
+// settle notes when something was sent whose answer says that nothing of this member was
+// awaited by then or later. The caller holds mu.
+func (m *membership) settle(at time.Time) {
+	if at.After(m.settled) {
+		m.settled = at
 	}
 }
 
@@ -147,7 +192,7 @@ func (m *membership) end() {
 }
 
 func (m *membership) leave() {
-	m.member, m.answered = false, time.Time{}
+	m.member, m.answered, m.settled, m.syncing = false, time.Time{}, time.Time{}, false
 	clear(m.joins)
 }
 
@@ -157,5 +202,9 @@ func (m *membership) update() {
 		m.lease.end()
 		return
 	}
-	m.lease.extend(m.answered.Add(m.session))
+	until := m.answered.Add(m.session)
+	if waits := m.settled.Add(m.rebalance); !m.settled.IsZero() && waits.Before(until) {
+		until = waits
+	}
+	m.lease.extend(until)
 }

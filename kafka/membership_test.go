@@ -20,7 +20,7 @@ func until(m *membership, from time.Time) int {
 }
 
 func TestWhatRenewsALease(t *testing.T) {
-	const session = 10 * time.Second
+	const session, rebalance = 10 * time.Second, 25 * time.Second
 	heartbeat, join, sync := request{key: kmsg.Heartbeat}, request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
 	next := request{key: kmsg.ConsumerGroupHeartbeat}
 	type step struct {
@@ -90,6 +90,45 @@ func TestWhatRenewsALease(t *testing.T) {
 			{"it has joined again", answer(sync, 6, 0), 0},
 			{"and is heard of", answer(heartbeat, 6, 0), 16},
 		}},
+		{"a rebalance that does not end", []step{
+			{"the group is whole", func(m *membership, at func(int) time.Time) {
+				m.answer(sync, at(1), 0)
+				m.answer(heartbeat, at(1), 0)
+				m.answer(heartbeat, at(4), 0)
+			}, 14},
+			{"it is rebalanced, and we are heard of", answer(heartbeat, 10, kerr.RebalanceInProgress.Code), 20},
+			{"and again: but our JoinGroup may be lost", answer(heartbeat, 22, kerr.RebalanceInProgress.Code), 29},
+			{"it was not, but SyncGroup may be", func(m *membership, at func(int) time.Time) {
+				m.answer(join, at(12), 0)
+				m.answer(heartbeat, at(24), 0)
+			}, 29},
+			{"SyncGroup was there when that was sent", answer(sync, 25, 0), 34},
+			{"the group is whole again", answer(heartbeat, 26, 0), 36},
+			{"the next rebalance", answer(heartbeat, 45, kerr.RebalanceInProgress.Code), 51},
+		}},
+		{"a first rebalance that does not end", []step{
+			member,
+			{"the next one follows at once", answer(heartbeat, 20, kerr.RebalanceInProgress.Code), 26},
+		}},
+		{"another's", []step{
+			{"a member", func(m *membership, at func(int) time.Time) {
+				m.answer(request{key: kmsg.SyncGroup, member: "a"}, at(1), 0)
+				m.answer(request{key: kmsg.Heartbeat, member: "a"}, at(1), 0)
+			}, 11},
+			{"what its process was before is unknown", answer(request{key: kmsg.Heartbeat, member: "b"}, 5, kerr.UnknownMemberID.Code), 11},
+			{"or was known", answer(request{key: kmsg.Heartbeat, member: "b"}, 5, 0), 11},
+			{"it is unknown itself", answer(request{key: kmsg.JoinGroup, member: "a"}, 5, kerr.UnknownMemberID.Code), 0},
+		}},
+		{"KIP-848 with the id from the coordinator", []step{
+			{"the first heartbeat has no id", answer(next, 1, 0), 11},
+			{"the next one does", answer(request{key: kmsg.ConsumerGroupHeartbeat, member: "a"}, 4, 0), 14},
+			{"another's is no matter", answer(request{key: kmsg.ConsumerGroupHeartbeat, member: "b"}, 5, kerr.UnknownMemberID.Code), 14},
+			{"it is fenced", answer(request{key: kmsg.ConsumerGroupHeartbeat, member: "a"}, 7, kerr.FencedMemberEpoch.Code), 0},
+		}},
+		{"KIP-848 and fenced at once", []step{
+			{"the first heartbeat has no id", answer(next, 1, 0), 11},
+			{"the next one is fenced", answer(request{key: kmsg.ConsumerGroupHeartbeat, member: "a"}, 4, kerr.FencedMemberEpoch.Code), 0},
+		}},
 		{"KIP-848", []step{
 			{"the first heartbeat joins", answer(next, 1, 0), 11},
 			{"each one renews", answer(next, 4, 0), 14},
@@ -99,7 +138,7 @@ func TestWhatRenewsALease(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			expelled := 0
-			m := newMembership(session, func(n int) { expelled = n })
+			m := newMembership(session, rebalance, func(n int) { expelled = n })
 			start := time.Now()
 			at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 			for _, s := range test.steps {
@@ -108,7 +147,7 @@ func TestWhatRenewsALease(t *testing.T) {
 					t.Errorf("%s: got a lapse after %d s, want %d", s.reason, got, s.want)
 				}
 			}
-			if want := map[string]int{"expelled": 2, "expelled while joining": 1, "KIP-848": 1}[test.name]; expelled != want {
+			if want := map[string]int{"expelled": 2, "expelled while joining": 1, "another's": 1, "KIP-848": 1, "KIP-848 with the id from the coordinator": 1, "KIP-848 and fenced at once": 1}[test.name]; expelled != want {
 				t.Errorf("got %d expulsions, want %d", expelled, want)
 			}
 		})
@@ -133,7 +172,7 @@ func TestWhenAMemberIsJoining(t *testing.T) {
 		}, false},
 		{"the partitions are lost", func(m *membership) { m.end() }, false},
 	} {
-		m := newMembership(time.Second, func(int) {})
+		m := newMembership(time.Second, time.Minute, func(int) {})
 		m.sent(join)
 		if m.joining() {
 			t.Errorf("%s: joining before it is a member", tt.reason)
@@ -156,7 +195,7 @@ func TestWhenAMemberIsJoining(t *testing.T) {
 // SyncGroup is, and the first one a while after that.
 func TestWhenHeartbeatsAreDue(t *testing.T) {
 	join, sync := request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
-	m := newMembership(time.Second, func(int) {})
+	m := newMembership(time.Second, time.Minute, func(int) {})
 	for _, s := range []struct {
 		reason      string
 		do          func()
@@ -165,7 +204,7 @@ func TestWhenHeartbeatsAreDue(t *testing.T) {
 		{"who joins for the first time is not known", func() { m.sent(join) }, false, false},
 		{"between its answer and SyncGroup", func() { m.answer(join, time.Now(), 0) }, false, false},
 		{"SyncGroup waits for the leader's", func() { m.sent(sync) }, true, false},
-		{"the leader is gone", func() { m.answer(sync, time.Now(), kerr.RebalanceInProgress.Code) }, false, true},
+		{"the leader is gone", func() { m.answer(sync, time.Now(), kerr.RebalanceInProgress.Code) }, false, false},
 		{"a member joins", func() { m.sent(join) }, true, false},
 		{"its answer", func() { m.answer(join, time.Now(), 0) }, false, false},
 		{"SyncGroup again", func() { m.sent(sync) }, true, false},

@@ -161,7 +161,9 @@ func (s *Source) Join() {
 	s.fetching.Go(func() { s.look(ctx) })
 	beats, stopBeats := context.WithCancel(context.Background())
 	s.stopBeats = stopBeats
-	s.beating.Go(func() { s.beat(beats) })
+	if s.options.Protocol != ServerSide {
+		s.beating.Go(func() { s.beat(beats) })
+	}
 	s.fetching.Go(func() {
 		if within := s.options.JoinWithin; within > 0 {
 			wait(ctx, nil, time.Now().Add(rand.N(within)))
@@ -182,7 +184,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		wake: make(chan struct{}), stopFetch: func() {}, stopBeats: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.generation = func() generation { return generation{number: -1} }
-	s.member = newMembership(so.Session, s.noteExpulsion)
+	s.member = newMembership(so.Session, so.Rebalance, s.noteExpulsion)
 	for i, t := range so.Topics {
 		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name)}
 	}
@@ -378,6 +380,14 @@ func (s *Source) untilJoined(ctx context.Context) (leaving context.Context, done
 
 // leaveFor is the time for LeaveGroup once nothing has to be waited for any more.
 const leaveFor = 500 * time.Millisecond
+
+// isClosed reports whether Close has been called: the client sends no heartbeats then,
+// while it waits for its last revoke.
+func (s *Source) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
 
 // Close stops polling, commits once more, leaves the group and closes the client.
 // Work in flight may finish until ctx ends; the next owner reads again what is not

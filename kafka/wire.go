@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -21,6 +22,7 @@ type request struct {
 	correlation int32
 	key         kmsg.Key
 	version     int16
+	member      string // the member id in it
 }
 
 // throttledSince has the group requests, each with the version since which its answer
@@ -113,8 +115,38 @@ func (c *watchedConn) requestOf(b []byte) (request, bool) {
 		return request{}, false
 	}
 	key := kmsg.Key(binary.BigEndian.Uint16(b[4:]))
-	_, group := throttledSince[key]
-	return request{conn: c, key: key, version: int16(binary.BigEndian.Uint16(b[6:])), correlation: int32(binary.BigEndian.Uint32(b[8:]))}, group
+	r := request{conn: c, key: key, version: int16(binary.BigEndian.Uint16(b[6:])), correlation: int32(binary.BigEndian.Uint32(b[8:]))}
+	if _, group := throttledSince[key]; !group {
+		return r, false
+	}
+	r.member = memberOf(r, b[requestHeader:])
+	return r, true
+}
+
+// memberOf returns the member id in a group request; b begins with its client id. It is
+// empty if it cannot be read.
+func memberOf(r request, b []byte) string {
+	reader := kbin.Reader{Src: b}
+	reader.NullableString() // the client id
+	req := r.key.Request()
+	req.SetVersion(r.version)
+	if req.IsFlexible() && reader.Uvarint() != 0 { // the client sends no tags
+		return ""
+	}
+	if !reader.Ok() || req.ReadFrom(reader.Src) != nil {
+		return ""
+	}
+	switch req := req.(type) {
+	case *kmsg.JoinGroupRequest:
+		return req.MemberID
+	case *kmsg.SyncGroupRequest:
+		return req.MemberID
+	case *kmsg.HeartbeatRequest:
+		return req.MemberID
+	case *kmsg.ConsumerGroupHeartbeatRequest:
+		return req.MemberID
+	}
+	return ""
 }
 
 // take removes and returns a pending request.

@@ -69,7 +69,7 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		script := &scripted{rng: rng}
 		expelled := false
-		m := newMembership(time.Second, func(int) { expelled = true })
+		m := newMembership(time.Second, time.Minute, func(int) { expelled = true })
 		c := &watchedConn{Conn: script, member: m, pending: make(map[int32]sentRequest)}
 		correlation := int32(0)
 		for _, key := range []kmsg.Key{kmsg.Fetch, kmsg.Heartbeat, kmsg.SyncGroup, kmsg.ConsumerGroupHeartbeat, kmsg.Metadata, kmsg.JoinGroup} {
@@ -79,7 +79,7 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 				for _, code := range []int16{0, kerr.RebalanceInProgress.Code, kerr.NotCoordinator.Code, kerr.UnknownMemberID.Code} {
 					correlation++
 					m.mu.Lock()
-					m.member, m.answered, m.unfenced, expelled = true, time.Time{}, false, false
+					m.member, m.id, m.answered, m.unfenced, expelled = true, "", time.Time{}, false, false
 					m.mu.Unlock()
 					if _, err := c.Write(requestBytes(key.Int16(), version, correlation)); err != nil {
 						t.Fatal(err)
@@ -114,9 +114,37 @@ func TestAnswersAreReadInEveryVersionAndPiece(t *testing.T) {
 	}
 }
 
+func TestRequestsNameTheirMember(t *testing.T) {
+	for key := range throttledSince {
+		for version := int16(0); version <= key.Request().MaxVersion(); version++ {
+			req := key.Request()
+			req.SetVersion(version)
+			switch r := req.(type) {
+			case *kmsg.JoinGroupRequest:
+				r.Group, r.MemberID, r.Protocols = "g", "m", []kmsg.JoinGroupRequestProtocol{{Name: "p", Metadata: make([]byte, 300)}}
+			case *kmsg.SyncGroupRequest:
+				r.Group, r.MemberID, r.GroupAssignment = "g", "m", []kmsg.SyncGroupRequestGroupAssignment{{MemberID: "other", MemberAssignment: make([]byte, 300)}}
+			case *kmsg.HeartbeatRequest:
+				r.Group, r.MemberID = "g", "m"
+			case *kmsg.ConsumerGroupHeartbeatRequest:
+				r.Group, r.MemberID = "g", "m"
+			}
+			b := kmsg.NewRequestFormatter(kmsg.FormatterClientID("c")).AppendRequest(nil, req, 7)
+			if r, ok := (&watchedConn{}).requestOf(b); !ok || r.member != "m" {
+				t.Errorf("%s v%d: read %t, member %q", key.Name(), version, ok, r.member)
+			}
+			for n := range len(b) - requestHeader {
+				if r := (request{key: key, version: version}); memberOf(r, b[requestHeader:requestHeader+n]) != "" {
+					t.Errorf("%s v%d: a member is read from %d bytes of %d", key.Name(), version, n, len(b)-requestHeader)
+				}
+			}
+		}
+	}
+}
+
 func TestARequestWithoutAnAnswerWaitsForNothing(t *testing.T) {
 	join := requestBytes(kmsg.JoinGroup.Int16(), 9, 1)
-	m := newMembership(time.Second, func(int) {})
+	m := newMembership(time.Second, time.Minute, func(int) {})
 	m.member = true
 
 	failing := &watchedConn{Conn: &scripted{writeErr: errors.New("broken pipe")}, member: m, pending: make(map[int32]sentRequest)}
