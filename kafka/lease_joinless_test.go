@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +16,9 @@ import (
 // SyncGroup, from one moment on, and everything from another one on.
 type joinless struct {
 	lost, cut atomic.Bool
-	synced    func() // called before each SyncGroup that is not lost; nil = nothing is
+	synced    func() // called before each SyncGroup; nil = nothing is
+	mu        sync.Mutex
+	conns     []net.Conn
 }
 
 type joinlessConn struct {
@@ -28,16 +31,31 @@ func (j *joinless) dial(ctx context.Context, network, address string) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.conns = append(j.conns, conn)
 	return &joinlessConn{conn, j}, nil
+}
+
+// open lets the network recover. It closes the connections that have lost something.
+func (j *joinless) open() {
+	j.lost.Store(false)
+	j.cut.Store(false)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, c := range j.conns {
+		_ = c.Close() // the client may have closed it
+	}
+	j.conns = nil
 }
 
 func (c *joinlessConn) Write(b []byte) (int, error) {
 	key := kmsg.Key(binary.BigEndian.Uint16(b[4:]))
-	if c.way.cut.Load() || c.way.lost.Load() && (key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
-		return len(b), nil
-	}
 	if key == kmsg.SyncGroup && c.way.synced != nil {
 		c.way.synced()
+	}
+	if c.way.cut.Load() || c.way.lost.Load() && (key == kmsg.JoinGroup || key == kmsg.SyncGroup) {
+		return len(b), nil
 	}
 	return c.Conn.Write(b)
 }
@@ -69,8 +87,7 @@ func testJoinThatIsLost(t *testing.T, c *cluster, topic string) {
 	} else if !held.Tracker.Lapsed(now) {
 		t.Error("both members may send what they own")
 	}
-	way.cut.Store(false)
-	way.lost.Store(false)
+	way.open()
 	done(held)
 }
 

@@ -46,13 +46,15 @@ type membership struct {
 	expulsions int
 	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
-	sessions   map[request]bool // pending JoinGroups and SyncGroups, also of who is no member yet
+	// sessions are pending JoinGroups and SyncGroups, also of who is no member yet, with when
+	// they were sent.
+	sessions map[request]time.Time
 	// synced has a value when a SyncGroup has been answered and no heartbeat was sent since.
 	synced chan struct{}
 }
 
 func newMembership(session, rebalance time.Duration, expelled func(n int)) *membership {
-	return &membership{session: session, rebalance: rebalance, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]bool), synced: make(chan struct{}, 1)}
+	return &membership{session: session, rebalance: rebalance, lease: newLease(), expelled: expelled, joins: make(map[request]bool), sessions: make(map[request]time.Time), synced: make(chan struct{}, 1)}
 }
 
 // sent notes a request before its first byte is written.
@@ -62,7 +64,7 @@ func (m *membership) sent(r request) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sessions[r] = true
+	m.sessions[r] = time.Now()
 	if m.member && r.key == kmsg.JoinGroup {
 		m.joins[r] = true
 	}
@@ -92,12 +94,15 @@ func (m *membership) between() bool {
 }
 
 // silent reports whether the client sends no heartbeats although the coordinator may know
-// it: a JoinGroup of a member or a SyncGroup is pending.
-func (m *membership) silent() bool {
+// it and is to know that it lives: a JoinGroup of a member or a SyncGroup is pending. A
+// SyncGroup waits for the leader's, which comes soon, or for the leader's session to end.
+// If it takes longer, it was lost: the leader's own holds up the whole group, until the
+// coordinator hears nothing more of it.
+func (m *membership) silent(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for r := range m.sessions {
-		if r.key == kmsg.SyncGroup {
+	for r, sent := range m.sessions {
+		if r.key == kmsg.SyncGroup && now.Sub(sent) < m.session/2 {
 			return true
 		}
 	}

@@ -195,7 +195,7 @@ func TestWhenAMemberIsJoining(t *testing.T) {
 // SyncGroup is, and the first one a while after that.
 func TestWhenHeartbeatsAreDue(t *testing.T) {
 	join, sync := request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
-	m := newMembership(time.Second, time.Minute, func(int) {})
+	m := newMembership(time.Hour, 2*time.Hour, func(int) {})
 	for _, s := range []struct {
 		reason      string
 		do          func()
@@ -222,8 +222,21 @@ func TestWhenHeartbeatsAreDue(t *testing.T) {
 			due = true
 		default:
 		}
-		if silent := m.silent(); silent != s.silent || due != s.due {
+		if silent := m.silent(time.Now()); silent != s.silent || due != s.due {
 			t.Errorf("%s: got silent %t, due %t, want %t, %t", s.reason, silent, due, s.silent, s.due)
+		}
+	}
+	m.sent(sync)
+	for _, s := range []struct {
+		reason string
+		after  time.Duration
+		silent bool
+	}{
+		{"the leader's session may have to end", 29 * time.Minute, true},
+		{"SyncGroup was lost, and others wait", 31 * time.Minute, false},
+	} {
+		if got := m.silent(time.Now().Add(s.after)); got != s.silent {
+			t.Errorf("%s: got silent %t, want %t", s.reason, got, s.silent)
 		}
 	}
 }

@@ -76,7 +76,9 @@ type Source struct {
 	fetching  sync.WaitGroup
 	// Heartbeats go on until the group is left: what drains needs its lease.
 	stopBeats context.CancelFunc
-	beating   sync.WaitGroup
+	// asking are look and beat. A request of theirs that waits for a connection ends with
+	// the client only.
+	asking sync.WaitGroup
 	// drains ends when the ctx of Close does: then no revoke waits for its drain.
 	drains     context.Context
 	stopDrains context.CancelFunc
@@ -158,11 +160,11 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 func (s *Source) Join() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stopFetch = stop
-	s.fetching.Go(func() { s.look(ctx) })
+	s.asking.Go(func() { s.look(ctx) })
 	beats, stopBeats := context.WithCancel(context.Background())
 	s.stopBeats = stopBeats
 	if s.options.Protocol != ServerSide {
-		s.beating.Go(func() { s.beat(beats) })
+		s.asking.Go(func() { s.beat(beats) })
 	}
 	s.fetching.Go(func() {
 		if within := s.options.JoinWithin; within > 0 {
@@ -416,11 +418,11 @@ func (s *Source) Close(ctx context.Context) error {
 		err = fmt.Errorf("leaving group %s: %w", s.options.Group, leave)
 	}
 	s.stopBeats()
-	s.beating.Wait()
 	s.closing.run(s.client.Close, leaveFor)
 	// Closing leaves the group a second time and ends with a poll of its own. If
 	// that poll is before one of the two leaves has begun, the leave waits for it.
 	s.client.AllowRebalance()
+	s.asking.Wait()
 	if err != nil {
 		return fmt.Errorf("closing source of group %s: %w", s.options.Group, err)
 	}
