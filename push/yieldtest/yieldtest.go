@@ -44,7 +44,13 @@ func Often(t *testing.T, n int, do func()) {
 	for range others {
 		most = max(most, <-ended)
 	}
-	if want := n/push.Stretch - 1; most < want {
+	yields := n / push.Stretch
+	if want := yields - 1 - early(yields); most < want {
 		t.Errorf("others had %d turns during %d records, want %d", most, n, want)
 	}
 }
+
+// early is how often do may go on without that each of the others had its turn: Go takes the
+// next goroutine from the head of its global queue every 61st time, before those whose turn it
+// is (runtime/proc.go, findRunnable), and that may be do each time.
+func early(yields int) int { return (yields*(others+1) + 60) / 61 }
