@@ -95,14 +95,14 @@ func (m *membership) between() bool {
 
 // silent reports whether the client sends no heartbeats although the coordinator may know
 // it and is to know that it lives: a JoinGroup of a member or a SyncGroup is pending. A
-// SyncGroup waits for the leader's, which comes soon, or for the leader's session to end.
-// If it takes longer, it was lost: the leader's own holds up the whole group, until the
-// coordinator hears nothing more of it.
+// SyncGroup waits for the leader's, or for the leader's session to end. If that takes
+// longer it was lost, as the leader's was that is not answered at once; all wait for that
+// one, until the coordinator has heard nothing of the leader for a session.
 func (m *membership) silent(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for r, sent := range m.sessions {
-		if r.key == kmsg.SyncGroup && now.Sub(sent) < m.session/2 {
+		if r.key == kmsg.SyncGroup && !r.leads && now.Sub(sent) < m.session {
 			return true
 		}
 	}

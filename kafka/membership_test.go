@@ -232,11 +232,16 @@ func TestWhenHeartbeatsAreDue(t *testing.T) {
 		after  time.Duration
 		silent bool
 	}{
-		{"the leader's session may have to end", 29 * time.Minute, true},
-		{"SyncGroup was lost, and others wait", 31 * time.Minute, false},
+		{"the leader's session may have to end", 59 * time.Minute, true},
+		{"SyncGroup was lost, and others wait", 61 * time.Minute, false},
 	} {
 		if got := m.silent(time.Now().Add(s.after)); got != s.silent {
 			t.Errorf("%s: got silent %t, want %t", s.reason, got, s.silent)
 		}
+	}
+	m.lost(sync)
+	sync.leads = true
+	if m.sent(sync); m.silent(time.Now()) {
+		t.Error("a leader whose SyncGroup is lost is heard of")
 	}
 }

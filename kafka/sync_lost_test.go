@@ -20,11 +20,14 @@ func testALeaderWhoseSyncIsLost(t *testing.T, c *cluster, topic string) {
 	}
 	c.options.Dial = way.dial
 	leader := c.source(so)
-	t.Cleanup(way.open) // before the leader is closed: it waits for the rebalance
 	c.options = direct
 	eventually(t, "the first member has both partitions", func() bool { return len(leader.State()) == 2 })
 	armed.Store(true)
 	other := c.source(so)
+	t.Cleanup(func() { // before the sources are closed: they wait for the rebalance
+		armed.Store(false)
+		way.open()
+	})
 	eventually(t, "the leader's SyncGroup is lost", way.lost.Load)
 	lost := time.Now()
 	eventually(t, "the other member has partitions, or three sessions are over", func() bool {
@@ -33,7 +36,6 @@ func testALeaderWhoseSyncIsLost(t *testing.T, c *cluster, topic string) {
 	if len(other.State()) == 0 {
 		t.Errorf("nobody has any partition %v after the leader's SyncGroup got lost, with sessions of %v", time.Since(lost).Round(time.Second), leased)
 	}
-	armed.Store(false)
 }
 
 func TestTheGroupGoesOnWithoutALeaderWhoseSyncIsLost(t *testing.T) {

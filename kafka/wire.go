@@ -23,6 +23,7 @@ type request struct {
 	key         kmsg.Key
 	version     int16
 	member      string // the member id in it
+	leads       bool   // it is a SyncGroup with the group's assignments
 }
 
 // throttledSince has the group requests, each with the version since which its answer
@@ -119,34 +120,32 @@ func (c *watchedConn) requestOf(b []byte) (request, bool) {
 	if _, group := throttledSince[key]; !group {
 		return r, false
 	}
-	r.member = memberOf(r, b[requestHeader:])
+	r.read(b[requestHeader:])
 	return r, true
 }
 
-// memberOf returns the member id in a group request; b begins with its client id. It is
-// empty if it cannot be read.
-func memberOf(r request, b []byte) string {
+// read takes over whose request it is, if that can be read; b begins with the client id.
+func (r *request) read(b []byte) {
 	reader := kbin.Reader{Src: b}
 	reader.NullableString() // the client id
 	req := r.key.Request()
 	req.SetVersion(r.version)
 	if req.IsFlexible() && reader.Uvarint() != 0 { // the client sends no tags
-		return ""
+		return
 	}
 	if !reader.Ok() || req.ReadFrom(reader.Src) != nil {
-		return ""
+		return
 	}
 	switch req := req.(type) {
 	case *kmsg.JoinGroupRequest:
-		return req.MemberID
+		r.member = req.MemberID
 	case *kmsg.SyncGroupRequest:
-		return req.MemberID
+		r.member, r.leads = req.MemberID, len(req.GroupAssignment) > 0
 	case *kmsg.HeartbeatRequest:
-		return req.MemberID
+		r.member = req.MemberID
 	case *kmsg.ConsumerGroupHeartbeatRequest:
-		return req.MemberID
+		r.member = req.MemberID
 	}
-	return ""
 }
 
 // take removes and returns a pending request.

@@ -119,22 +119,28 @@ func TestRequestsNameTheirMember(t *testing.T) {
 		for version := int16(0); version <= key.Request().MaxVersion(); version++ {
 			req := key.Request()
 			req.SetVersion(version)
+			leads := false
 			switch r := req.(type) {
 			case *kmsg.JoinGroupRequest:
 				r.Group, r.MemberID, r.Protocols = "g", "m", []kmsg.JoinGroupRequestProtocol{{Name: "p", Metadata: make([]byte, 300)}}
 			case *kmsg.SyncGroupRequest:
-				r.Group, r.MemberID, r.GroupAssignment = "g", "m", []kmsg.SyncGroupRequestGroupAssignment{{MemberID: "other", MemberAssignment: make([]byte, 300)}}
+				leads = version%2 == 0
+				r.Group, r.MemberID = "g", "m"
+				if leads {
+					r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: "other", MemberAssignment: make([]byte, 300)}}
+				}
 			case *kmsg.HeartbeatRequest:
 				r.Group, r.MemberID = "g", "m"
 			case *kmsg.ConsumerGroupHeartbeatRequest:
 				r.Group, r.MemberID = "g", "m"
 			}
 			b := kmsg.NewRequestFormatter(kmsg.FormatterClientID("c")).AppendRequest(nil, req, 7)
-			if r, ok := (&watchedConn{}).requestOf(b); !ok || r.member != "m" {
-				t.Errorf("%s v%d: read %t, member %q", key.Name(), version, ok, r.member)
+			if r, ok := (&watchedConn{}).requestOf(b); !ok || r.member != "m" || r.leads != leads {
+				t.Errorf("%s v%d: read %t, member %q, leads %t", key.Name(), version, ok, r.member, r.leads)
 			}
 			for n := range len(b) - requestHeader {
-				if r := (request{key: key, version: version}); memberOf(r, b[requestHeader:requestHeader+n]) != "" {
+				r := request{key: key, version: version}
+				if r.read(b[requestHeader : requestHeader+n]); r.member != "" || r.leads {
 					t.Errorf("%s v%d: a member is read from %d bytes of %d", key.Name(), version, n, len(b)-requestHeader)
 				}
 			}
