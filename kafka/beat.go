@@ -21,7 +21,7 @@ func (s *Source) beat(ctx context.Context) {
 			return
 		case <-s.member.synced:
 		case <-time.After(s.options.Session / 5):
-			if !s.member.silent(time.Now()) && !s.isClosed() {
+			if !s.member.silent(time.Now()) && !(s.isClosed() && s.member.isClassic()) {
 				continue
 			}
 		}

@@ -214,6 +214,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 			a.high, a.answeredAt = p.HighWatermark, now
 		}
 		before, held := a.stopped, a.waitingBytes
+		a.doubt(s.leaderEpoch(a.partition)) // its log may begin with what its predecessor had not told
 		a.take(p.Records, now)
 		records, bytes = records+len(p.Records), bytes+a.waitingBytes-held
 		if errors.Is(p.Err, errNoRoom) {

@@ -27,10 +27,13 @@ type deadline struct {
 // newLease makes a lease that has not begun.
 func newLease() *lease { return &lease{start: time.Now()} }
 
-// extend moves the deadline to until, never back. until must have a monotonic clock
-// reading, as the times of time.Now do.
-func (l *lease) extend(until time.Time) {
-	to := &deadline{until.Sub(l.start), until.UnixNano()}
+// extend moves the deadline to the earliest of some times, never back. These must have a
+// monotonic clock reading, as the times of time.Now do.
+func (l *lease) extend(first time.Time, others ...time.Time) {
+	to := &deadline{first.Sub(l.start), first.UnixNano()}
+	for _, t := range others { // each clock may have another one that is the earliest
+		to.monotonic, to.wall = min(to.monotonic, t.Sub(l.start)), min(to.wall, t.UnixNano())
+	}
 	for {
 		was := l.until.Load()
 		if was != nil && was.monotonic >= to.monotonic || l.until.CompareAndSwap(was, to) {

@@ -43,6 +43,8 @@ type membership struct {
 	// a JoinGroup nor for a SyncGroup of this member; zero = there are none.
 	settled    time.Time
 	syncing    bool // JoinGroup has been answered and SyncGroup has not
+	again      bool // a JoinGroup was lost since: the next answer may be that to it
+	classic    bool // it is a member by the classic protocol
 	expulsions int
 	unfenced   bool             // assignments of an ended membership are not fenced yet
 	joins      map[request]bool // pending JoinGroups of a member
@@ -76,6 +78,7 @@ func (m *membership) lost(r request) {
 	defer m.mu.Unlock()
 	delete(m.joins, r)
 	delete(m.sessions, r)
+	m.again = m.again || r.key == kmsg.JoinGroup
 }
 
 // joining reports whether a JoinGroup of a member is pending.
@@ -91,6 +94,14 @@ func (m *membership) between() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.sessions) > 0
+}
+
+// isClassic reports whether the coordinator knows this member by the classic protocol, in
+// which members that leave may send heartbeats.
+func (m *membership) isClassic() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.member && m.classic
 }
 
 // silent reports whether the client sends no heartbeats although the coordinator may know
@@ -140,11 +151,16 @@ func (m *membership) is(r request) bool {
 func (m *membership) known(r request, sent time.Time, whole bool) {
 	switch r.key {
 	case kmsg.JoinGroup:
-		m.syncing = m.syncing || whole
+		if !whole {
+			return
+		}
+		if m.syncing = true; !m.again {
+			m.settle(sent) // no SyncGroup was awaited before
+		}
 	case kmsg.SyncGroup:
-		m.member, m.id = true, r.member
+		m.member, m.id, m.classic = true, r.member, true
 		if whole {
-			m.syncing = false
+			m.syncing, m.again = false, false
 			m.settle(sent)
 			select {
 			case m.synced <- struct{}{}:
@@ -197,7 +213,7 @@ func (m *membership) end() {
 }
 
 func (m *membership) leave() {
-	m.member, m.answered, m.settled, m.syncing = false, time.Time{}, time.Time{}, false
+	m.member, m.answered, m.settled, m.syncing, m.again = false, time.Time{}, time.Time{}, false, false
 	clear(m.joins)
 }
 
@@ -207,9 +223,9 @@ func (m *membership) update() {
 		m.lease.end()
 		return
 	}
-	until := m.answered.Add(m.session)
-	if waits := m.settled.Add(m.rebalance); !m.settled.IsZero() && waits.Before(until) {
-		until = waits
+	if session := m.answered.Add(m.session); m.settled.IsZero() { // by the server-side protocol
+		m.lease.extend(session)
+	} else {
+		m.lease.extend(session, m.settled.Add(m.rebalance))
 	}
-	m.lease.extend(until)
 }

@@ -100,11 +100,24 @@ func TestWhatRenewsALease(t *testing.T) {
 			{"and again: but our JoinGroup may be lost", answer(heartbeat, 22, kerr.RebalanceInProgress.Code), 29},
 			{"it was not, but SyncGroup may be", func(m *membership, at func(int) time.Time) {
 				m.answer(join, at(12), 0)
-				m.answer(heartbeat, at(24), 0)
-			}, 29},
-			{"SyncGroup was there when that was sent", answer(sync, 25, 0), 34},
-			{"the group is whole again", answer(heartbeat, 26, 0), 36},
-			{"the next rebalance", answer(heartbeat, 45, kerr.RebalanceInProgress.Code), 51},
+				m.answer(heartbeat, at(30), 0)
+			}, 37},
+			{"SyncGroup was there when that was sent", answer(sync, 31, 0), 40},
+			{"the group is whole again", answer(heartbeat, 32, 0), 42},
+			{"the next rebalance, and a JoinGroup is lost", func(m *membership, at func(int) time.Time) {
+				m.sent(join)
+				m.lost(join)
+				m.answer(heartbeat, at(50), kerr.RebalanceInProgress.Code)
+			}, 57},
+			{"the second one may be answered what the first one was", answer(join, 48, 0), 57},
+			{"SyncGroup was there, and the next rebalance begins", func(m *membership, at func(int) time.Time) {
+				m.answer(sync, at(50), 0)
+				m.answer(heartbeat, at(66), kerr.RebalanceInProgress.Code)
+			}, 75},
+			{"JoinGroup was there when that was sent", func(m *membership, at func(int) time.Time) {
+				m.answer(join, at(67), 0)
+				m.answer(heartbeat, at(80), kerr.RebalanceInProgress.Code)
+			}, 90},
 		}},
 		{"a first rebalance that does not end", []step{
 			member,

@@ -22,15 +22,17 @@ func (a *assignment) outlast(asked time.Time, epoch int32) {
 	if epoch < 0 || epoch < a.epoch {
 		return
 	}
+	later := epoch > a.epoch // whoever told an end before may have been cut off
 	a.epoch = epoch
-	if !a.outlasted && asked.Sub(a.since) > a.options.Session {
+	if (later || !a.outlasted) && asked.Sub(a.since) > a.options.Session {
 		a.outlasted = true
 		a.tracker.Unseen(a.high)
 	}
 }
 
 // doubt takes back what outlast has noted if a record is of a later leader than the one
-// whose answer that was: that one may have been cut off. A later answer notes it again.
+// whose answer that was, or came from it: that one may have been cut off. A later answer
+// notes it again.
 func (a *assignment) doubt(epoch int32) {
 	if epoch <= a.epoch {
 		return

@@ -156,6 +156,9 @@ func TestRealLeadersTellTheirEpoch(t *testing.T) {
 	a.since = a.since.Add(-2 * s.options.Session)
 	s.mu.Unlock()
 	s.lookOnce(t.Context())
+	if epoch := s.leaderEpoch(a.partition); epoch < 0 || epoch != a.epoch {
+		t.Errorf("read from a leader of epoch %d, and %d is told", epoch, a.epoch)
+	}
 	c.produce(topic, 0, 1, 1)
 	if next := nextItems(t, s, 1)[0]; next.Items[0].Confirm || !first.Items[0].Confirm {
 		t.Errorf("the first record is confirmed %t, want true; the one after all former owners %t, want false", first.Items[0].Confirm, next.Items[0].Confirm)

@@ -64,6 +64,9 @@ type Source struct {
 	admin   *kadm.Client
 	member  *membership
 	decode  decoder
+	// leaderEpoch returns the epoch of the leader from which a partition is read; -1 = it is
+	// not known. It does not block.
+	leaderEpoch func(push.Partition) int32
 	// generation returns the client's present generation. It does not block.
 	generation func() generation
 	// unpacking bounds the memory of the batches that the client unpacks.
@@ -147,6 +150,12 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		return nil, fmt.Errorf("kafka source: %w", err)
 	}
 	s.client, s.admin, s.waker.client = client, kadm.NewClient(client), client
+	s.leaderEpoch = func(p push.Partition) int32 {
+		if _, epoch, err := client.PartitionLeader(p.Topic, p.ID); err == nil {
+			return epoch
+		}
+		return -1
+	}
 	s.generation = func() generation {
 		member, number := client.GroupMetadata()
 		return generation{member, number}
@@ -163,9 +172,7 @@ func (s *Source) Join() {
 	s.asking.Go(func() { s.look(ctx) })
 	beats, stopBeats := context.WithCancel(context.Background())
 	s.stopBeats = stopBeats
-	if s.options.Protocol != ServerSide {
-		s.asking.Go(func() { s.beat(beats) })
-	}
+	s.asking.Go(func() { s.beat(beats) }) // brokers may know the classic protocol only
 	s.fetching.Go(func() {
 		if within := s.options.JoinWithin; within > 0 {
 			wait(ctx, nil, time.Now().Add(rand.N(within)))
@@ -186,6 +193,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		wake: make(chan struct{}), stopFetch: func() {}, stopBeats: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.generation = func() generation { return generation{number: -1} }
+	s.leaderEpoch = func(push.Partition) int32 { return -1 }
 	s.member = newMembership(so.Session, so.Rebalance, s.noteExpulsion)
 	for i, t := range so.Topics {
 		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name)}
