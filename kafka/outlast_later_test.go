@@ -54,3 +54,57 @@ func TestRecordsOfTheEpochOfALeaderThatWasCutOffAreHiddenFromNoConfirm(t *testin
 		t.Error("offset 1, which a former owner may have read from the successor, is not confirmed")
 	}
 }
+
+// Records wait between when they are taken and when they are handed out. An end that a
+// leader tells meanwhile that was cut off before says nothing about them, nor does the end
+// of a broker that tells no epoch; that of their own leader does.
+func TestWhatWaitsIsHiddenFromNoConfirmByALeaderThatWasCutOff(t *testing.T) {
+	const session = 10 * time.Second
+	for _, tt := range []struct {
+		what      string
+		taken     int32 // the epoch of a record that is taken first
+		end       logEnd
+		then      int32 // the epoch of one that is taken after that end was told; -2 = none is
+		confirmed bool
+	}{
+		{"a former leader", 6, logEnd{1, 5}, -2, true},
+		{"its own leader", 6, logEnd{1, 6}, -2, false},
+		{"a broker without epochs", -1, logEnd{1, -1}, -2, true},
+		{"a leader whose first record comes after that", -1, logEnd{1, 6}, 6, false},
+	} {
+		s := newSource(*options(func(o *SourceOptions) { o.Topics, o.Session, o.Confirms = mainTopic("push"), session, 100 }), Options{}.log())
+		began := time.Now()
+		a := newAssignment(&s.options, s.topics["push"], 0, newLease(), began)
+		s.parts[a.partition] = a
+		now := began.Add(2 * session)
+		a.take([]*kgo.Record{{Topic: "push", Offset: 1, LeaderEpoch: tt.taken}}, now)
+		s.noteEnds(map[push.Partition]logEnd{a.partition: tt.end}, nil, now, now)
+		if tt.then != -2 {
+			a.take([]*kgo.Record{{Topic: "push", Offset: 2, LeaderEpoch: tt.then}}, now)
+		}
+		b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: 1}}}
+		a.tracker.Admit(b)
+		if got := b.Items[0].Confirm; got != tt.confirmed {
+			t.Errorf("%s: confirmed %t, want %t", tt.what, got, tt.confirmed)
+		}
+	}
+}
+
+// After records of a later leader are taken, an end of the former one says nothing, also
+// if more records are taken before they are handed out.
+func TestAFormerLeadersEndAfterADoubtHidesNothingFromConfirms(t *testing.T) {
+	const session = 10 * time.Second
+	s := newSource(*options(func(o *SourceOptions) { o.Topics, o.Session, o.Confirms = mainTopic("push"), session, 100 }), Options{}.log())
+	began := time.Now()
+	a := newAssignment(&s.options, s.topics["push"], 0, newLease(), began)
+	s.parts[a.partition] = a
+	now := began.Add(2 * session)
+	s.noteEnds(map[push.Partition]logEnd{a.partition: {1, 5}}, nil, now, now)
+	a.take([]*kgo.Record{{Topic: "push", Offset: 1, LeaderEpoch: 6}}, now)
+	s.noteEnds(map[push.Partition]logEnd{a.partition: {1, 5}}, nil, now, now)
+	b := &pipeline.Batch{Tracker: a.tracker, Items: []pipeline.Item{{Offset: 1}}}
+	a.tracker.Admit(b)
+	if !b.Items[0].Confirm {
+		t.Error("offset 1 is not confirmed")
+	}
+}
