@@ -62,11 +62,11 @@ func (c *joinlessConn) Write(b []byte) (int, error) {
 
 // The coordinator removes a member that has not joined when the rebalance time-out is
 // over, however often it is heard of: that a heartbeat was answered says nothing about
-// the time after that. A member whose JoinGroup gets lost, and that is cut off when the
+// the time after that. A member whose JoinGroup gets lost, and that is cut off before the
 // rebalance is over, may not send what the group has given to another one.
 func testJoinThatIsLost(t *testing.T, c *cluster, topic string) {
 	so := SourceOptions{Topics: mainTopic(topic), Group: topic, Linger: time.Millisecond, Session: leased,
-		Rebalance: leased + 2*time.Second, Drain: time.Second, Commit: time.Second}
+		Rebalance: leased + 4*time.Second, Drain: time.Second, Commit: time.Second}
 	direct := c.options
 	way := &joinless{}
 	c.options.Dial = way.dial
@@ -76,10 +76,12 @@ func testJoinThatIsLost(t *testing.T, c *cluster, topic string) {
 	eventually(t, "it may send", func() bool { return !held.Tracker.Lapsed(time.Now()) })
 
 	way.lost.Store(true)
-	// The first SyncGroup of the other one follows the end of the rebalance.
-	c.options.Dial = (&joinless{synced: func() { way.cut.Store(true) }}).dial
-	heir := c.source(so)
 	c.options = direct
+	heir := c.source(so)
+	// So late that its last heartbeat's session ends after the rebalance, and so early that
+	// it is not told of that.
+	wait(t.Context(), nil, time.Now().Add(leased+time.Second))
+	way.cut.Store(true)
 	taken := nextItems(t, heir, 1)[0]
 	eventually(t, "its heir may send", func() bool { return !taken.Tracker.Lapsed(time.Now()) })
 	if now := time.Now(); held.Tracker.Draining() {
