@@ -90,9 +90,14 @@ func (s *Source) Close(ctx context.Context) error {
 
 	defer s.stopDrains()
 	defer context.AfterFunc(ctx, s.stopDrains)()
+	// A request that waits for a connection does not end with its context, but with the client.
+	late, inTime := s.untilJoined(ctx)
+	stop := context.AfterFunc(late, s.closing.end)
 	s.stopFetch()
 	s.fetching.Wait()
 	err := s.Commit(ctx)
+	stop()
+	inTime()
 	s.client.AllowRebalance()
 	leaving, done := s.untilJoined(ctx)
 	defer done()
