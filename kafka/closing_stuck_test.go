@@ -9,10 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/pushfleet/pushfleet/pipeline"
 )
 
 // walled is a way to Kafka whose connections are all reset at one moment. From then on
@@ -54,56 +51,44 @@ func (w *walled) build() {
 }
 
 // A source is closed while no connection can be made, a while after the last one was lost:
-// it does not wait for those that the client tries to make.
+// it does not wait for those that the client tries to make, also if it joins, or has
+// something to ask of Kafka.
 func TestClosingWhileNothingConnects(t *testing.T) {
-	for name, joining := range map[string]bool{"a member": false, "a member that joins": true} {
-		for _, after := range []time.Duration{2 * time.Second, 12 * time.Second} {
-			t.Run(name+" "+after.String(), func(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		joining bool
+		do      func(s *Source, b *pipeline.Batch)
+	}{
+		{"a member", false, func(*Source, *pipeline.Batch) {}},
+		{"a member that joins", true, func(*Source, *pipeline.Batch) {}},
+		{"a commit", false, func(_ *Source, b *pipeline.Batch) { done(b) }},
+		{"a partition to begin anew", false, func(s *Source, _ *pipeline.Batch) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, a := range s.parts {
+				a.tracker.Fence()
+				a.lost, a.ended = true, true
+				s.beginAnew([]*assignment{a})
+			}
+			s.signal()
+			s.interrupt()
+		}},
+	} {
+		for _, after := range []time.Duration{100 * time.Millisecond, 2 * time.Second, 12 * time.Second} {
+			t.Run(tt.name+" "+after.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var network kfake.VirtualNetwork
-					cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(1, "push"))
-					if err != nil {
-						t.Fatal(err)
+					v := newVirtual(t)
+					way := &walled{dial: v.network.DialContext}
+					s, b := v.joined(way.Dial)
+					if tt.joining {
+						defer v.rebalance()()
 					}
-					defer cluster.Close()
-					way := &walled{dial: network.DialContext}
-					o := Options{Brokers: cluster.ListenAddrs(), Dial: way.Dial}
-					writer, err := kgo.NewClient(kgo.SeedBrokers(o.Brokers...), kgo.Dialer(network.DialContext))
-					if err != nil {
-						t.Fatal(err)
-					}
-					if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
-						t.Fatal(err)
-					}
-					writer.Close()
-					s, err := NewSource(o, SourceOptions{Topics: mainTopic("push"), Group: "g"})
-					if err != nil {
-						t.Fatal(err)
-					}
-					s.Join()
-					if _, err := s.Next(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-					joined := make(chan struct{})
-					defer close(joined)
-					if joining {
-						cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
-							cluster.KeepControl()
-							cluster.SleepControl(func() { <-joined })
-							return nil, nil, false
-						})
-						cluster.ControlKey(int16(kmsg.Heartbeat), func(r kmsg.Request) (kmsg.Response, error, bool) {
-							cluster.KeepControl()
-							resp := r.ResponseKind().(*kmsg.HeartbeatResponse)
-							resp.ErrorCode = kerr.RebalanceInProgress.Code
-							return resp, nil, true
-						})
-					}
-					time.Sleep(4 * time.Second)
-					if s.member.joining() != joining {
-						t.Fatalf("setup: joining is %v", !joining)
+					time.Sleep(4 * time.Second) // of the bubble's time: a heartbeat has been answered
+					if s.member.joining() != tt.joining {
+						t.Fatalf("setup: joining is %v", !tt.joining)
 					}
 					way.build()
+					tt.do(s, b)
 					time.Sleep(after)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()

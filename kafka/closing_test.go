@@ -6,9 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // hanging is a way to Kafka on which nothing is heard any more from a moment on. It is safe for
@@ -93,22 +90,9 @@ func TestClosingWhileKafkaHangs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var network kfake.VirtualNetwork
-				cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.Ports(9092), kfake.ListenFn(network.Listen), kfake.SeedTopics(1, "push"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer cluster.Close()
-				way := &hanging{dial: network.DialContext, fallen: make(chan struct{})}
-				o := Options{Brokers: cluster.ListenAddrs(), Dial: way.Dial}
-				writer, err := kgo.NewClient(kgo.SeedBrokers(o.Brokers...), kgo.Dialer(network.DialContext))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
-				writer.Close()
+				v := newVirtual(t)
+				way := &hanging{dial: v.network.DialContext, fallen: make(chan struct{})}
+				o := v.options(way.Dial)
 				read, shut := open(t, o)
 				read()
 				time.Sleep(3 * time.Second) // it fetches on

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 	"net"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
-	"github.com/pushfleet/pushfleet/push"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -288,98 +286,6 @@ func TestRealMemberBehindADeadNetworkStopsBeforeItsSuccessorStarts(t *testing.T)
 	zombieNet.open()
 	done(held)
 	eventually(t, "the zombie is told", func() bool { _, ours := held.Tracker.Watermark(); return !ours })
-}
-
-// A slow member reads the answer to its first JoinGroup late, sends its SyncGroup when the
-// group has been stable for long, and is cut off right after the answer. The session counts
-// from the first of these answers.
-type slowMember struct {
-	stall   time.Duration
-	joins   atomic.Int32
-	synced  atomic.Bool
-	cut     atomic.Bool
-	stalled chan struct{} // closed when it has been slow
-}
-
-type slowConn struct {
-	net.Conn
-	member *slowMember
-	late   atomic.Bool // the next answer is
-}
-
-func (m *slowMember) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	return &slowConn{Conn: conn, member: m}, err
-}
-
-func (c *slowConn) Write(b []byte) (int, error) {
-	switch kmsg.Key(binary.BigEndian.Uint16(b[4:])) {
-	case kmsg.JoinGroup: // the first one gets a member id
-		c.late.Store(c.member.joins.Add(1) == 2)
-	case kmsg.SyncGroup:
-		c.member.synced.Store(true)
-	case kmsg.Heartbeat:
-		c.member.cut.Store(c.member.cut.Load() || c.member.synced.Load())
-	}
-	if c.member.cut.Load() {
-		return len(b), nil
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *slowConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if n > 0 && c.late.CompareAndSwap(true, false) {
-		time.Sleep(c.member.stall) // the process is slow
-		close(c.member.stalled)
-	}
-	return n, err
-}
-
-// A member that is slow between its join and its SyncGroup, and cut off then, may not send
-// what the group has given to another one.
-func testLateSync(t *testing.T, c *cluster, topic string) {
-	so := SourceOptions{Topics: mainTopic(topic), Group: topic, Balancer: EagerRange, Linger: time.Millisecond, Session: leased}
-	first := c.source(so)
-	c.produce(topic, 0, 0, 1)
-	c.produce(topic, 1, 0, 1)
-	done(nextItems(t, first, 2)...)
-	slow := &slowMember{stall: leased * 2 / 3, stalled: make(chan struct{})}
-	direct := c.options
-	c.options.Dial = slow.dial
-	zombie := c.source(so)
-	c.options = direct
-	eventually(t, "the slow member has partitions", func() bool { return len(trackers(zombie)) > 0 })
-	<-slow.stalled
-	given := trackers(zombie)
-	eventually(t, "the group has given them to the other one", func() bool { return len(trackers(first)) == 2 })
-	now := time.Now()
-	for p, tracker := range given {
-		if !tracker.Lapsed(now) {
-			t.Errorf("two members may send what is in partition %d", p.ID)
-		}
-	}
-}
-
-// trackers returns those of the partitions that a source has.
-func trackers(s *Source) map[push.Partition]*pipeline.Tracker {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	of := make(map[push.Partition]*pipeline.Tracker)
-	for p, a := range s.parts {
-		of[p] = a.tracker
-	}
-	return of
-}
-
-func TestALateSyncGroupRenewsNoLease(t *testing.T) {
-	t.Parallel()
-	testLateSync(t, newCluster(t, 2, []string{"push"}), "push")
-}
-
-func TestRealLateSyncGroupRenewsNoLease(t *testing.T) {
-	topic := ownName(t)
-	testLateSync(t, realCluster(t, TopicSpec{Name: topic, Partitions: 2, Replication: 1}), topic)
 }
 
 func TestLeaseHasOneDeadline(t *testing.T) {

@@ -51,7 +51,7 @@ type membership struct {
 	// sessions are pending JoinGroups and SyncGroups, also of who is no member yet, with when
 	// they were sent.
 	sessions map[request]time.Time
-	// synced has a value when a SyncGroup has been answered and no heartbeat was sent since.
+	// synced has a value when a SyncGroup has been answered and beat has not heeded that.
 	synced chan struct{}
 }
 
@@ -168,7 +168,7 @@ func (m *membership) known(r request, sent time.Time, whole bool) {
 			}
 		}
 	case kmsg.ConsumerGroupHeartbeat:
-		m.member, m.id = true, r.member
+		m.member, m.id, m.classic = true, r.member, false
 		m.heard(sent)
 	case kmsg.Heartbeat:
 		if !m.member || !m.is(r) {

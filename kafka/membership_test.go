@@ -104,6 +104,10 @@ func TestWhatRenewsALease(t *testing.T) {
 			}, 37},
 			{"SyncGroup was there when that was sent", answer(sync, 31, 0), 40},
 			{"the group is whole again", answer(heartbeat, 32, 0), 42},
+			{"an answer of before that comes late takes nothing back", func(m *membership, at func(int) time.Time) {
+				m.answer(heartbeat, at(31), 0)
+				m.answer(heartbeat, at(45), kerr.RebalanceInProgress.Code)
+			}, 55},
 			{"the next rebalance, and a JoinGroup is lost", func(m *membership, at func(int) time.Time) {
 				m.sent(join)
 				m.lost(join)
@@ -256,5 +260,28 @@ func TestWhenHeartbeatsAreDue(t *testing.T) {
 	sync.leads = true
 	if m.sent(sync); m.silent(time.Now()) {
 		t.Error("a leader whose SyncGroup is lost is heard of")
+	}
+}
+
+// Members join one after another, each while the one before has not been given its
+// assignment. No rebalance takes long, and each JoinGroup is answered.
+func TestRebalancesThatFollowOneAnotherLapseNoLease(t *testing.T) {
+	m := newMembership(10*time.Second, 60*time.Second, func(int) {})
+	start := time.Now()
+	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	join, sync := request{key: kmsg.JoinGroup}, request{key: kmsg.SyncGroup}
+	m.answer(sync, at(0), 0)
+	for round := range 4 {
+		m.sent(join)
+		for s := range 21 { // a member drains
+			now := at(round*21 + s)
+			m.answer(request{key: kmsg.Heartbeat}, now, kerr.RebalanceInProgress.Code)
+			if m.lease.Lapsed(now) {
+				t.Fatalf("lapsed in rebalance %d, %d s after it began", round+1, s)
+			}
+		}
+		m.answer(join, at(round*21), 0)
+		m.sent(sync)
+		m.answer(sync, at(round*21+20), kerr.RebalanceInProgress.Code) // the next one joins
 	}
 }
