@@ -53,7 +53,7 @@ func Default() *Config {
 			APNS:       Pool{Connections: 10, Streams: 1000},
 			FCM:        Pool{Connections: 20, Streams: 100},
 		},
-		Status:  Status{Flush: 10 * time.Millisecond, Rows: 200, Unacknowledged: 5000},
+		Status:  Status{Flush: 50 * time.Millisecond, Rows: 200, Unacknowledged: 5000},
 		Retries: Retries{Max: 3, Tiers: []time.Duration{30 * time.Second, 5 * time.Minute, 30 * time.Minute}, DeferTiers: []time.Duration{2 * time.Minute}, Deferral: 2 * time.Hour},
 		Gates: Gates{
 			Window: 10 * time.Second, Answers: 20, Share: 0.5, Failures: 5,

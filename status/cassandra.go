@@ -41,7 +41,7 @@ func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 	}
 	cl.heal(m.rebuilds.Inc)
 	g := newMerger(mergeOptions{
-		rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger,
+		rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger, lingering: opts.Lingering,
 		concurrency: opts.Concurrency, timeout: opts.Timeout,
 		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
 	}, opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble)

@@ -11,7 +11,8 @@
 // of the store is ever an outcome of a message.
 //
 //	layout.go     id -> bucket
-//	merge.go      rows of many Writes -> batches; linger, retry, back-off
+//	merge.go      rows of many Writes -> batches; retry, back-off
+//	linger.go     how long a batch waits for more rows
 //	flow.go       how many batches may be in flight
 //	encode.go     Row -> CQL values
 //	options.go    which servers, and how

@@ -27,6 +27,7 @@ type mergeOptions struct {
 	rows        int           // a batch is full at this many rows
 	bytes       int           // or at this many bytes of values
 	linger      time.Duration // from a batch's first row to its sending
+	lingering   int           // rows that linger at most; beyond it, what has lingered longest goes
 	concurrency int           // full batches in flight at once, or as much in smaller ones
 	timeout     time.Duration // of one attempt
 	backoff     push.Backoff
@@ -51,13 +52,14 @@ type merger struct {
 	wake  chan struct{} // the head of timers has changed
 	owned sync.WaitGroup
 
-	mu     sync.Mutex
-	work   sync.Cond // on mu: ready or flow has changed, or ctx has ended
-	open   map[int64]*batch
-	timers dueHeap
-	ready  []*batch // waiting, in order
-	flow   flow
-	free   []*batch
+	mu        sync.Mutex
+	work      sync.Cond // on mu: ready or flow has changed, or ctx has ended
+	open      map[int64]*batch
+	timers    dueHeap
+	lingering int      // rows of the batches in timers that have not been sent yet
+	ready     []*batch // waiting, in order
+	flow      flow
+	free      []*batch
 }
 
 // call is one Write in progress. Its fields are guarded by the merger's mutex.
@@ -81,6 +83,7 @@ type batch struct {
 	rows     encodedRows
 	shares   []share
 	attempts int
+	prompt   bool // a push waits for a row of it
 	due      time.Time
 	index    int // index in timers; -1 = not there
 }
@@ -148,11 +151,18 @@ func (g *merger) admit(c *call, rows []push.Row) {
 			b = g.batchOf(bucket)
 		}
 		b.add(c, r)
+		if b.lingers() {
+			g.lingering++
+			if r.State == push.StateSending {
+				g.hasten(b)
+			}
+		}
 		if b.rows.len() >= g.opts.rows || len(b.rows.data) >= g.opts.bytes {
 			g.fill(b)
 			b = nil
 		}
 	}
+	g.ripen()
 	g.metrics.unacknowledged.Add(float64(len(rows)))
 }
 
@@ -187,6 +197,7 @@ func (g *merger) sweep() {
 			b.index = len(resting)
 			resting = append(resting, b)
 		} else {
+			g.uncount(b)
 			g.drop(b)
 		}
 	}
@@ -224,7 +235,7 @@ func (g *merger) batchOf(bucket int64) *batch {
 	} else {
 		b = new(batch)
 	}
-	b.bucket, b.attempts = bucket, 0
+	b.bucket, b.attempts, b.prompt = bucket, 0, false
 	g.open[bucket] = b
 	g.schedule(b, g.opts.linger)
 	return b
@@ -249,24 +260,11 @@ func (b *batch) wanted() bool {
 	return false
 }
 
-// schedule makes b due after a delay.
-func (g *merger) schedule(b *batch, rest time.Duration) {
-	b.due = time.Now().Add(rest)
-	heap.Push(&g.timers, b)
-	if b.index == 0 {
-		select {
-		case g.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // fill closes a full batch to more rows and makes it ready.
 func (g *merger) fill(b *batch) {
 	delete(g.open, b.bucket)
 	if b.index >= 0 {
-		heap.Remove(&g.timers, b.index)
-		g.push(b)
+		g.ripe(b)
 	}
 }
 
@@ -298,8 +296,7 @@ func (g *merger) expire() time.Duration {
 		if rest := b.due.Sub(now); rest > 0 {
 			return rest
 		}
-		heap.Pop(&g.timers)
-		g.push(b)
+		g.ripe(b)
 	}
 	return time.Hour
 }
@@ -395,30 +392,4 @@ func (g *merger) release(b *batch) {
 	b.shares = b.shares[:0]
 	b.rows.reset()
 	g.free = append(g.free, b)
-}
-
-// dueHeap orders batches by the time they are due.
-type dueHeap []*batch
-
-func (h dueHeap) Len() int           { return len(h) }
-func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
-
-func (h dueHeap) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-func (h *dueHeap) Push(x any) {
-	b := x.(*batch)
-	b.index = len(*h)
-	*h = append(*h, b)
-}
-
-func (h *dueHeap) Pop() any {
-	old := *h
-	b := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	b.index = -1
-	return b
 }

@@ -101,7 +101,7 @@ func byFirstLetter(id string) int64 { return int64(id[0]) }
 func testMerger(t *testing.T, exec executor, change func(*mergeOptions)) *merger {
 	t.Helper()
 	opts := mergeOptions{
-		rows: 5, bytes: 1 << 20, linger: 10 * time.Millisecond, concurrency: 4, timeout: 5 * time.Second,
+		rows: 5, bytes: 1 << 20, linger: 10 * time.Millisecond, lingering: 1 << 20, concurrency: 4, timeout: 5 * time.Second,
 		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
 	}
 	if change != nil {
@@ -309,7 +309,7 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 			}
 			return nil
 		}}
-		g := testMerger(t, s, func(o *mergeOptions) { o.rows = 20; o.concurrency = 6 })
+		g := testMerger(t, s, func(o *mergeOptions) { o.rows, o.concurrency, o.lingering = 20, 6, 50 })
 		acknowledged := make(map[string]bool)
 		var wg sync.WaitGroup
 		for w := range 8 {
@@ -362,8 +362,8 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if len(g.open)+len(g.timers)+len(g.ready)+g.flow.busy != 0 {
-			t.Errorf("left over: %d open, %d resting, %d ready, %d under way", len(g.open), len(g.timers), len(g.ready), g.flow.busy)
+		if len(g.open)+len(g.timers)+len(g.ready)+g.flow.busy+g.lingering != 0 {
+			t.Errorf("left over: %d open, %d resting, %d ready, %d under way, %d rows linger", len(g.open), len(g.timers), len(g.ready), g.flow.busy, g.lingering)
 		}
 		if got := gauge(t, g.metrics.unacknowledged); got != 0 {
 			t.Errorf("%v rows unacknowledged at the end", got)

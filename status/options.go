@@ -38,7 +38,8 @@ type Options struct {
 
 	FlushRows   int           // a batch is full at this many rows of a bucket, 1 to 10,000: 200
 	FlushBytes  int           // or at this many bytes of values: 48 KiB (200 rows are about 35)
-	FlushLinger time.Duration // from a batch's first row to its sending; 0 = 10 ms
+	FlushLinger time.Duration // from a batch's first row to its sending: 50 ms. Of a row that its push waits for 10 ms at the most
+	Lingering   int           // rows that linger at most; beyond it, batches go sooner: 2,500
 	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
 	// TTL is how long rows must live at least; the table's own default is what
@@ -63,6 +64,7 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.Connections, 2)
 	def(&o.FlushRows, 200)
 	def(&o.FlushBytes, 48<<10)
+	def(&o.Lingering, 2500)
 	def(&o.Concurrency, 32)
 	if o.Keyspace == "" {
 		o.Keyspace = "pushfleet"
@@ -74,7 +76,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.Timeout = 5 * time.Second
 	}
 	if o.FlushLinger == 0 {
-		o.FlushLinger = 10 * time.Millisecond
+		o.FlushLinger = 50 * time.Millisecond
 	}
 	if o.Layouts == nil {
 		o.Layouts = DefaultLayouts()
@@ -100,6 +102,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("cassandra: %d rows a batch, want 1 to 10,000", o.FlushRows)
 	case o.FlushBytes < 1 || o.FlushBytes > 8<<20:
 		return fmt.Errorf("cassandra: %d bytes a batch, want 1 to 8 MiB (Cassandra's limit for a mutation is 16 MiB)", o.FlushBytes)
+	case o.Lingering < 1:
+		return fmt.Errorf("cassandra: %d rows that linger, want at least 1", o.Lingering)
 	case o.Concurrency < 1 || o.Concurrency > 1024 || o.Connections < 1:
 		return fmt.Errorf("cassandra: concurrency %d and connections %d, want 1 to 1,024", o.Concurrency, o.Connections)
 	}

@@ -114,7 +114,7 @@ func TestSplitStatements(t *testing.T) {
 
 func TestOptionsAreRefused(t *testing.T) {
 	good := Options{Hosts: []string{"c1"}}
-	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 10*time.Millisecond || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" || o.Log == nil {
+	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 50*time.Millisecond || o.Lingering != 2500 || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" || o.Log == nil {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	for _, tt := range []struct {
@@ -132,6 +132,7 @@ func TestOptionsAreRefused(t *testing.T) {
 		{"batches of no bytes", func(o *Options) { o.FlushBytes = -1 }, "bytes a batch"},
 		{"batches of a byte too many", func(o *Options) { o.FlushBytes = 8<<20 + 1 }, "bytes a batch"},
 		{"a batch that goes before its first row", func(o *Options) { o.FlushLinger = -1 }, "negative"},
+		{"no row that lingers", func(o *Options) { o.Lingering = -1 }, "linger"},
 		{"rows that live less than no time", func(o *Options) { o.TTL = -1 }, "negative"},
 		{"more batches than a node can bear", func(o *Options) { o.Concurrency = 1025 }, "concurrency"},
 		{"no connections", func(o *Options) { o.Connections = -1 }, "connections"},

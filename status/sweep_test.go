@@ -81,6 +81,11 @@ func TestBucketOfAnAbandonedBatchTakesRows(t *testing.T) {
 		if got := idsIn(s.batches); got != "a2" {
 			t.Errorf("batches %q, want the second row alone", got)
 		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.lingering != 0 {
+			t.Errorf("%d rows linger at the end", g.lingering)
+		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package wiring
 
 import (
+	"log/slog"
 	"reflect"
 	"strconv"
 	"strings"
@@ -182,5 +183,20 @@ func TestRules(t *testing.T) {
 	c.Limits.Rules, c.Limits.Devices.Backend = c.Limits.Rules[1:2], "cassandra"
 	if err := CheckLimits(c); err != nil {
 		t.Errorf("a rule of devices that states need not carry: got %v", err)
+	}
+}
+
+// Rows linger as configured: half of what may be without acknowledgement, but a full batch.
+func TestStatusRowsLinger(t *testing.T) {
+	for _, tt := range []struct{ rows, unacknowledged, want int }{{200, 5000, 2500}, {200, 300, 200}} {
+		c := configs.Default()
+		c.Status = configs.Status{Flush: 7 * time.Millisecond, Rows: tt.rows, Unacknowledged: tt.unacknowledged}
+		o, err := Cassandra(c, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Lingering != tt.want || o.FlushRows != tt.rows || o.FlushLinger != c.Status.Flush {
+			t.Errorf("of %d rows a batch and %d in all: %d linger, for %s, %d a batch; want %d", tt.rows, tt.unacknowledged, o.Lingering, o.FlushLinger, o.FlushRows, tt.want)
+		}
 	}
 }

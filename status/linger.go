@@ -1,0 +1,90 @@
+package status
+
+import (
+	"container/heap"
+	"time"
+)
+
+// promptly is how long a row that a push waits for lingers at the most.
+const promptly = 10 * time.Millisecond
+
+// lingers reports whether the batch waits for more rows, and not for its back-off.
+func (b *batch) lingers() bool { return b.index >= 0 && b.attempts == 0 }
+
+// schedule makes b due after a delay.
+func (g *merger) schedule(b *batch, rest time.Duration) {
+	b.due = time.Now().Add(rest)
+	heap.Push(&g.timers, b)
+	g.tell(b)
+}
+
+// tell wakes the clock if it waits for another batch than the one that is due next.
+func (g *merger) tell(b *batch) {
+	if b.index == 0 {
+		select {
+		case g.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// hasten lets a lingering batch go promptly, because of its newest row.
+func (g *merger) hasten(b *batch) {
+	if b.prompt {
+		return
+	}
+	b.prompt = true
+	if due := time.Now().Add(promptly); due.Before(b.due) {
+		b.due = due
+		heap.Fix(&g.timers, b.index)
+		g.tell(b)
+	}
+}
+
+// ripen lets go what has lingered longest, as long as too many rows linger: the more
+// rows come the sooner batches are full enough, and the more of them a crash would repeat.
+func (g *merger) ripen() {
+	for g.lingering > g.opts.lingering && g.timers[0].lingers() { // else it is due before any that lingers
+		g.ripe(g.timers[0])
+	}
+}
+
+// ripe makes a batch in timers ready.
+func (g *merger) ripe(b *batch) {
+	g.uncount(b)
+	heap.Remove(&g.timers, b.index)
+	g.push(b)
+}
+
+// uncount is for a batch that leaves timers.
+func (g *merger) uncount(b *batch) {
+	if b.lingers() {
+		g.lingering -= b.rows.len()
+	}
+}
+
+// dueHeap orders batches by the time they are due.
+type dueHeap []*batch
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+
+func (h dueHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *dueHeap) Push(x any) {
+	b := x.(*batch)
+	b.index = len(*h)
+	*h = append(*h, b)
+}
+
+func (h *dueHeap) Pop() any {
+	old := *h
+	b := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	b.index = -1
+	return b
+}
