@@ -7,6 +7,8 @@ package usage
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,6 +40,44 @@ func cpuOf(stat string) (time.Duration, error) {
 		return 0, fmt.Errorf("its stat has %d fields behind the command", len(fields))
 	}
 	return sum(fields[11:13])
+}
+
+// Compilers is the user and system time of each thread of a process in which Java
+// compiles, by thread. Those that have ended are not among them: Java ends some when
+// there is little to do.
+func Compilers(pid int) (map[int]time.Duration, error) {
+	used, err := threads(fmt.Sprintf("/proc/%d/task", pid), "C1 Compiler", "C2 Compiler")
+	if err != nil {
+		return nil, fmt.Errorf("threads of process %d: %w", pid, err)
+	}
+	return used, nil
+}
+
+// threads is the time of the threads in a folder whose names begin so.
+func threads(folder string, names ...string) (map[int]time.Duration, error) {
+	list, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	used := make(map[int]time.Duration)
+	for _, entry := range list {
+		id, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		stat, err := os.ReadFile(filepath.Join(folder, entry.Name(), "stat"))
+		if err != nil {
+			continue // it has ended
+		}
+		_, name, _ := strings.Cut(string(stat), "(")
+		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(name, n) }) {
+			continue
+		}
+		if used[id], err = cpuOf(string(stat)); err != nil {
+			return nil, err
+		}
+	}
+	return used, nil
 }
 
 // OwnCPU is the user and system time of this process, to the microsecond.

@@ -3,7 +3,9 @@
 package usage
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +26,38 @@ func TestProcessorTime(t *testing.T) {
 		if got, err := cpuOf(tt.stat); got != tt.want || (err == nil) != tt.good {
 			t.Errorf("%s: got %v, error %v; want %v", tt.why, got, err, tt.want)
 		}
+	}
+}
+
+// Threads are told by the beginnings of their names, of which Linux keeps 15 characters.
+func TestThreads(t *testing.T) {
+	folder := t.TempDir()
+	const rest = " S 1 7 7 0 -1 4 9 0 0 0 250 50 0 0 20 0"
+	for id, stat := range map[string]string{
+		"11": "11 (C2 CompilerThre)" + rest, "12": "12 (C1 CompilerThre)" + rest, "13": "13 (data-plane-kafk)" + rest,
+		"14": "14 (a C2 Compiler)" + rest, "15": "", // has ended
+	} {
+		if err := os.Mkdir(filepath.Join(folder, id), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if stat != "" {
+			if err := os.WriteFile(filepath.Join(folder, id, "stat"), []byte(stat), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := threads(folder, "C1 Compiler", "C2 Compiler")
+	if want := map[int]time.Duration{11: 3 * time.Second, 12: 3 * time.Second}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, error %v; want %v", got, err, want)
+	}
+	if got, err := threads(folder, "data-plane"); err != nil || got[13] != 3*time.Second || len(got) != 1 {
+		t.Errorf("another name: %v, error %v", got, err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "13", "stat"), []byte("13 (data-plane-kafk) S"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := threads(folder, "data-plane"); err == nil {
+		t.Error("what is no stat was read")
 	}
 }
 
@@ -71,6 +105,7 @@ func TestThisProcess(t *testing.T) {
 	}
 	for what, ask := range map[string]func(int) error{
 		"processor time": func(pid int) error { _, err := CPU(pid); return err },
+		"threads":        func(pid int) error { _, err := Compilers(pid); return err },
 		"memory":         func(pid int) error { _, err := Memory(pid); return err },
 	} {
 		if err := ask(1 << 30); err == nil || !strings.Contains(err.Error(), what+" of process 1073741824") {

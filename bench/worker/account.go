@@ -4,6 +4,7 @@ package worker
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -15,13 +16,15 @@ type account struct {
 	at      time.Time
 	cpu     map[string]time.Duration // by process, this one under its own name
 	machine time.Duration
+	// compilers is the part of it of the threads in which Java compiles, by thread.
+	compilers map[int]time.Duration
 }
 
 // measuring is the process that measures.
 const measuring = "measuring"
 
 func takeAccount(pids map[string][]int) (*account, error) {
-	a := &account{at: time.Now(), cpu: make(map[string]time.Duration)}
+	a := &account{at: time.Now(), cpu: make(map[string]time.Duration), compilers: make(map[int]time.Duration)}
 	var err error
 	if a.machine, err = usage.Machine(); err != nil {
 		return nil, err
@@ -33,6 +36,11 @@ func takeAccount(pids map[string][]int) (*account, error) {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			a.cpu[name] += used
+			compilers, err := usage.Compilers(pid)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			maps.Copy(a.compilers, compilers)
 		}
 	}
 	a.cpu[measuring], err = usage.CPU(os.Getpid())
@@ -55,4 +63,14 @@ func others(before, after *account) float64 {
 		ours = append(ours, used-before.cpu[name])
 	}
 	return usage.Others(after.at.Sub(before.at), after.machine-before.machine, ours...)
+}
+
+// compiling is how many cores Java compiled on between two accounts: what it does for as long as
+// a server is young. Threads that have ended meanwhile do not count.
+func compiling(before, after *account) float64 {
+	var used time.Duration
+	for id, t := range after.compilers {
+		used += t - before.compilers[id]
+	}
+	return used.Seconds() / after.at.Sub(before.at).Seconds()
 }

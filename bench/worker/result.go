@@ -41,7 +41,8 @@ type Result struct {
 	APNS2CPU     *float64           `json:"apns2_cpu_us"`
 	WorkerRatio  *float64           `json:"worker_of_apns2"`
 	PartsRatio   map[string]float64 `json:"parts_of_apns2"`
-	OthersCores  float64            `json:"others_cores"` // busy with something else meanwhile
+	OthersCores  float64            `json:"others_cores"`    // busy with something else meanwhile
+	Compiling    float64            `json:"compiling_cores"` // on which Java compiled meanwhile: part of what its servers used
 	MeasuringCPU float64            `json:"measuring_cpu_us"`
 	Profiled     float64            `json:"profiled"` // share of the worker's CPU time that is in the profiles of Parts
 
@@ -115,7 +116,7 @@ func (r *Result) figures(start, end moment, byPart map[string]int64, embedded bo
 	if used := each[cassandra]; !embedded {
 		r.CassandraCPU = &used
 	}
-	r.MeasuringCPU, r.OthersCores = each[measuring], others(start.account, end.account)
+	r.MeasuringCPU, r.OthersCores, r.Compiling = each[measuring], others(start.account, end.account), compiling(start.account, end.account)
 	r.Parts = parts.Spread(r.WorkerCPU, byPart)
 	counted := func(name string, labels ...string) float64 {
 		return summed(end.metrics, name, labels...) - summed(start.metrics, name, labels...)

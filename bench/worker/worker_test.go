@@ -108,7 +108,7 @@ func TestEmbeddedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.check(t, &o)
-	if r.CassandraCPU != nil || r.RowsPerBatch != nil || r.CommitLog != "" || !r.Embedded {
+	if r.CassandraCPU != nil || r.RowsPerBatch != nil || r.CommitLog != "" || !r.Embedded || r.Compiling != 0 {
 		t.Errorf("there is no Cassandra, and %+v", r)
 	}
 }
@@ -209,6 +209,9 @@ func TestRealRun(t *testing.T) {
 	r.check(t, &o)
 	if r.CassandraCPU == nil || *r.CassandraCPU <= 0 || r.RowsPerBatch == nil || *r.RowsPerBatch < 1 {
 		t.Errorf("Cassandra took %v us, %v rows a batch", r.CassandraCPU, r.RowsPerBatch)
+	}
+	if r.Compiling <= 0 { // young servers
+		t.Error("Java compiled nothing")
 	}
 	if len(r.Shares) != 2 || r.Shares[0] <= 0 || r.Shares[1] <= 0 || math.Abs(r.Shares[0]+r.Shares[1]-1) > 1e-9 {
 		t.Errorf("two workers have the shares %v", r.Shares)
@@ -407,15 +410,15 @@ func TestFigures(t *testing.T) {
 	cpu := func(worker, kafka, cassandra time.Duration) map[string]time.Duration {
 		return map[string]time.Duration{workerProcess: worker, kafkaServer: kafka, "cassandra": cassandra, measuring: 0}
 	}
-	start := moment{&account{at, cpu(time.Second, 0, 0), 0},
+	start := moment{&account{at, cpu(time.Second, 0, 0), 0, map[int]time.Duration{7: time.Second, 8: time.Second}},
 		[]fleet.Metrics{{"go_memstats_mallocs_total": 500, "push_status_batch_rows_sum": 10, "push_status_batch_rows_count": 10}},
 		allocations{byPart: map[string]int64{"send": 100}, byOwner: map[string]int64{"ours": 100}}, 1000}
-	end := moment{&account{at.Add(2 * time.Second), cpu(3*time.Second, time.Second, 4*time.Second), 10 * time.Second},
+	end := moment{&account{at.Add(2 * time.Second), cpu(3*time.Second, time.Second, 4*time.Second), 10 * time.Second, map[int]time.Duration{7: 2 * time.Second, 9: 2 * time.Second}},
 		[]fleet.Metrics{{"go_memstats_mallocs_total": 40_500, "push_status_batch_rows_sum": 2010, "push_status_batch_rows_count": 20}},
 		allocations{byPart: map[string]int64{"send": 200, "users": 300}, byOwner: map[string]int64{"ours": 500}}, 101_000}
 	r := &Result{}
 	r.figures(start, end, map[string]int64{"send": 3, "gc": 1}, false)
-	if r.Rate != 50_000 || r.WorkerCPU != 20 || r.KafkaCPU != 10 || *r.CassandraCPU != 40 || r.Allocations != 0.4 || *r.RowsPerBatch != 200 || r.OthersCores != 1.5 {
+	if r.Rate != 50_000 || r.WorkerCPU != 20 || r.KafkaCPU != 10 || *r.CassandraCPU != 40 || r.Allocations != 0.4 || *r.RowsPerBatch != 200 || r.OthersCores != 1.5 || r.Compiling != 1.5 {
 		t.Errorf("%+v", r)
 	}
 	if !maps.Equal(r.Parts, map[string]float64{"send": 15, "gc": 5}) {
@@ -435,7 +438,7 @@ func TestKeys(t *testing.T) {
 	got, err := json.Marshal(&Result{Date: time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)})
 	want := `{"notifications_per_second":0,"worker_cpu_us":0,"kafka_cpu_us":0,"redis_cpu_us":0,"cassandra_cpu_us":null,"sim_cpu_us":0,` +
 		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"notification_p50_ms":null,"notification_p99_ms":null,"rss_mb":0,"parts_us":null,` +
-		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"measuring_cpu_us":0,"profiled":0,` +
+		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"compiling_cores":0,"measuring_cpu_us":0,"profiled":0,` +
 		`"allocs_by_part":null,"allocs_by_owner":null,"worker_shares":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
 		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"quota_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
 		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`

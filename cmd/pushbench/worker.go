@@ -193,6 +193,7 @@ func explainWorker(r *worker.Result) terminal.Answer {
 	}
 	t.Add("worker peak memory MiB", strconv.Itoa(r.RSS))
 	t.Add("other cores", figure(&r.OthersCores, 2))
+	t.Add("cores on which Java compiles", figure(&r.Compiling, 2))
 	t.Add("confirmed by a status read", percent(r.Confirmed))
 	t.Add("pushes and rows checked", strconv.Itoa(r.Checked))
 	for _, s := range [][2]string{
