@@ -30,6 +30,13 @@ func newClocked() *clocked {
 	return c
 }
 
+// seen is what has come so far, sorted: batches of one moment come in any order.
+func (c *clocked) seen() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(slices.Values(c.came))
+}
+
 // A push waits for its intent, and nothing for the rows of answers.
 func TestIntentsDoNotLinger(t *testing.T) {
 	type row struct {
@@ -72,8 +79,7 @@ func TestIntentsDoNotLinger(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			slices.Sort(s.came) // batches of one moment come in any order
-			if got := fmt.Sprint(s.came); got != tt.want {
+			if got := fmt.Sprint(s.seen()); got != tt.want {
 				t.Errorf("%s: %s, want %s", tt.why, got, tt.want)
 			}
 		})
@@ -106,8 +112,7 @@ func TestNotTooManyRowsLinger(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			slices.Sort(s.came) // batches of one moment come in any order
-			if got := fmt.Sprint(s.came); got != tt.want {
+			if got := fmt.Sprint(s.seen()); got != tt.want {
 				t.Errorf("%s: %s, want %s", tt.why, got, tt.want)
 			}
 		})
@@ -150,19 +155,19 @@ func TestBackOffIsNoLinger(t *testing.T) {
 			write("a1", "a2", "a3", "a4", "a5") // full, and refused at once
 			time.Sleep(20 * time.Millisecond)
 			write("c1", "c2", "c3", "c4")
-			if got := fmt.Sprint(s.came); got != "[a@0]" {
+			if got := fmt.Sprint(s.seen()); got != "[a@0]" {
 				t.Errorf("back-off of %v: came %s, want nothing but a", tt.backOff, got)
 			}
 			write("d1")
-			if got := fmt.Sprint(s.came); got != tt.then {
+			if got := fmt.Sprint(s.seen()); got != tt.then {
 				t.Errorf("back-off of %v: came %s, want %s", tt.backOff, got, tt.then)
 			}
 			wg.Wait()
 			synctest.Wait()
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			if len(s.came) != 4 || !slices.Contains(s.came, "d@70") || g.lingering != 0 {
-				t.Errorf("back-off of %v: came %v, %d rows linger at the end", tt.backOff, s.came, g.lingering)
+			if came := s.seen(); len(came) != 4 || !slices.Contains(came, "d@70") || g.lingering != 0 {
+				t.Errorf("back-off of %v: came %v, %d rows linger at the end", tt.backOff, came, g.lingering)
 			}
 		})
 	}
