@@ -99,7 +99,7 @@ func TestPageIsBounded(t *testing.T) {
 		if i > quarter {
 			d.on <- struct{}{}
 		}
-		p.Until(fmt.Sprintf("document.body.innerText.includes('worker-0-%d')", (i-1)/10))
+		p.Until(fmt.Sprintf("document.body.innerText.includes('n-%d-')", i-1)) // the last one so far
 		if after = heap(p); before == 0 {
 			before = after
 		}
