@@ -162,8 +162,8 @@ func TestRowsDoNotPileUpWhileTheServerStandsStill(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if left := gauge(t, g.metrics.unacknowledged); left != 0 || len(g.open)+len(g.timers)+len(g.ready) != 0 {
-			t.Errorf("%v rows are left, %d batches open, %d resting, %d ready", left, len(g.open), len(g.timers), len(g.ready))
+		if left := gauge(t, g.metrics.unacknowledged); left != 0 || len(g.open)+len(g.fresh)+len(g.failed)+len(g.ready) != 0 {
+			t.Errorf("%v rows are left, %d batches open, %d resting, %d ready", left, len(g.open), len(g.fresh)+len(g.failed), len(g.ready))
 		}
 	})
 }

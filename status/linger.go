@@ -14,11 +14,19 @@ func (b *batch) lingers() bool { return b.index >= 0 && b.attempts == 0 }
 // schedule makes b due after a delay.
 func (g *merger) schedule(b *batch, rest time.Duration) {
 	b.due = time.Now().Add(rest)
-	heap.Push(&g.timers, b)
+	heap.Push(g.timersOf(b), b)
 	g.tell(b)
 }
 
-// tell wakes the clock if it waits for another batch than the one that is due next.
+// timersOf are those in which the batch waits, or would.
+func (g *merger) timersOf(b *batch) *dueHeap {
+	if b.attempts == 0 {
+		return &g.fresh
+	}
+	return &g.failed
+}
+
+// tell wakes the clock: it may wait for another batch than the one that is due next.
 func (g *merger) tell(b *batch) {
 	if b.index == 0 {
 		select {
@@ -36,7 +44,7 @@ func (g *merger) hasten(b *batch) {
 	b.prompt = true
 	if due := time.Now().Add(promptly); due.Before(b.due) {
 		b.due = due
-		heap.Fix(&g.timers, b.index)
+		heap.Fix(&g.fresh, b.index)
 		g.tell(b)
 	}
 }
@@ -44,23 +52,41 @@ func (g *merger) hasten(b *batch) {
 // ripen lets go what has lingered longest, as long as too many rows linger: the more
 // rows come the sooner batches are full enough, and the more of them a crash would repeat.
 func (g *merger) ripen() {
-	for g.lingering > g.opts.lingering && g.timers[0].lingers() { // else it is due before any that lingers
-		g.ripe(g.timers[0])
+	for g.lingering > g.opts.lingering {
+		g.ripe(g.fresh[0])
 	}
 }
 
-// ripe makes a batch in timers ready.
+// ripe makes a batch that waits for its time ready.
 func (g *merger) ripe(b *batch) {
 	g.uncount(b)
-	heap.Remove(&g.timers, b.index)
+	heap.Remove(g.timersOf(b), b.index)
 	g.push(b)
 }
 
-// uncount is for a batch that leaves timers.
+// uncount is for a batch that leaves its timers.
 func (g *merger) uncount(b *batch) {
 	if b.lingers() {
 		g.lingering -= b.rows.len()
 	}
+}
+
+// expire makes every due batch ready, and returns the time until the next one
+// is due.
+func (g *merger) expire() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now, next := time.Now(), time.Hour
+	for _, h := range []*dueHeap{&g.fresh, &g.failed} {
+		for len(*h) > 0 {
+			if rest := (*h)[0].due.Sub(now); rest > 0 {
+				next = min(next, rest)
+				break
+			}
+			g.ripe((*h)[0])
+		}
+	}
+	return next
 }
 
 // dueHeap orders batches by the time they are due.

@@ -127,7 +127,7 @@ func TestBackOffIsNoLinger(t *testing.T) {
 		then    string        // after a few more rows, 20 ms later
 	}{
 		{time.Second, "[a@0 c@20]"},
-		{60 * time.Millisecond, "[a@0]"}, // it is due before those that linger
+		{60 * time.Millisecond, "[a@0 c@20]"}, // though it is due before those that linger
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newClocked()

@@ -35,9 +35,9 @@ type mergeOptions struct {
 
 // merger turns the rows of many concurrent calls into batches of one bucket.
 //
-// A batch lingers (in timers) until it is full or its time is up, is then
+// A batch lingers (in fresh) until it is full or its time is up, is then
 // ready, takes more rows for as long as no worker has come for it, and after a
-// failure goes back to timers for its back-off. So one bucket whose replicas
+// failure goes to failed for its back-off. So one bucket whose replicas
 // are down holds up neither the workers nor the other buckets.
 type merger struct {
 	opts    mergeOptions
@@ -49,14 +49,15 @@ type merger struct {
 
 	ctx   context.Context // ends at close
 	stop  context.CancelFunc
-	wake  chan struct{} // the head of timers has changed
+	wake  chan struct{} // the head of fresh or failed has changed
 	owned sync.WaitGroup
 
 	mu        sync.Mutex
 	work      sync.Cond // on mu: ready or flow has changed, or ctx has ended
 	open      map[int64]*batch
-	timers    dueHeap
-	lingering int      // rows of the batches in timers that have not been sent yet
+	fresh     dueHeap  // lingering
+	lingering int      // rows in fresh
+	failed    dueHeap  // in their back-off
 	ready     []*batch // waiting, in order
 	flow      flow
 	free      []*batch
@@ -85,7 +86,7 @@ type batch struct {
 	attempts int
 	prompt   bool // a push waits for a row of it
 	due      time.Time
-	index    int // index in timers; -1 = not there
+	index    int // in fresh or failed; -1 = in neither
 }
 
 func newMerger(opts mergeOptions, bucket func(string) int64, exec executor, m *metrics, place string, trouble func() error) *merger {
@@ -191,19 +192,8 @@ func (g *merger) abandon(ctx context.Context, c *call, rows int) error {
 // up come again with the same rows: without sweep these would pile up for as
 // long as a server hangs.
 func (g *merger) sweep() {
-	resting := g.timers[:0]
-	for _, b := range g.timers {
-		if b.wanted() {
-			b.index = len(resting)
-			resting = append(resting, b)
-		} else {
-			g.uncount(b)
-			g.drop(b)
-		}
-	}
-	clear(g.timers[len(resting):])
-	g.timers = resting
-	heap.Init(&g.timers)
+	g.fresh = g.sweepTimers(g.fresh)
+	g.failed = g.sweepTimers(g.failed)
 	kept := g.ready[:0]
 	for _, b := range g.ready {
 		if b.wanted() {
@@ -214,6 +204,23 @@ func (g *merger) sweep() {
 	}
 	clear(g.ready[len(kept):])
 	g.ready = kept
+}
+
+// sweepTimers is sweep for batches that wait for their time.
+func (g *merger) sweepTimers(h dueHeap) dueHeap {
+	kept := h[:0]
+	for _, b := range h {
+		if b.wanted() {
+			b.index = len(kept)
+			kept = append(kept, b)
+		} else {
+			g.uncount(b)
+			g.drop(b)
+		}
+	}
+	clear(h[len(kept):])
+	heap.Init(&kept)
+	return kept
 }
 
 // drop releases a batch that no worker has.
@@ -283,22 +290,6 @@ func (g *merger) runClock() {
 			return
 		}
 	}
-}
-
-// expire makes every due batch ready, and returns the time until the next one
-// is due.
-func (g *merger) expire() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	for len(g.timers) > 0 {
-		b := g.timers[0]
-		if rest := b.due.Sub(now); rest > 0 {
-			return rest
-		}
-		g.ripe(b)
-	}
-	return time.Hour
 }
 
 func (g *merger) runWorker() {

@@ -362,8 +362,8 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 		}
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if len(g.open)+len(g.timers)+len(g.ready)+g.flow.busy+g.lingering != 0 {
-			t.Errorf("left over: %d open, %d resting, %d ready, %d under way, %d rows linger", len(g.open), len(g.timers), len(g.ready), g.flow.busy, g.lingering)
+		if len(g.open)+len(g.fresh)+len(g.failed)+len(g.ready)+g.flow.busy+g.lingering != 0 {
+			t.Errorf("left over: %d open, %d resting, %d ready, %d under way, %d rows linger", len(g.open), len(g.fresh)+len(g.failed), len(g.ready), g.flow.busy, g.lingering)
 		}
 		if got := gauge(t, g.metrics.unacknowledged); got != 0 {
 			t.Errorf("%v rows unacknowledged at the end", got)

@@ -39,7 +39,7 @@ type Options struct {
 	FlushRows   int           // a batch is full at this many rows of a bucket, 1 to 10,000: 200
 	FlushBytes  int           // or at this many bytes of values: 48 KiB (200 rows are about 35)
 	FlushLinger time.Duration // from a batch's first row to its sending: 50 ms. Of a row that its push waits for 10 ms at the most
-	Lingering   int           // rows that linger at most; beyond it, batches go sooner: 2,500
+	Lingering   int           // rows that linger at most; beyond it, batches go sooner: 2,000
 	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
 	// TTL is how long rows must live at least; the table's own default is what
@@ -64,7 +64,7 @@ func (o Options) withDefaults() (Options, error) {
 	def(&o.Connections, 2)
 	def(&o.FlushRows, 200)
 	def(&o.FlushBytes, 48<<10)
-	def(&o.Lingering, 2500)
+	def(&o.Lingering, 2000)
 	def(&o.Concurrency, 32)
 	if o.Keyspace == "" {
 		o.Keyspace = "pushfleet"

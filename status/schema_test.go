@@ -114,7 +114,7 @@ func TestSplitStatements(t *testing.T) {
 
 func TestOptionsAreRefused(t *testing.T) {
 	good := Options{Hosts: []string{"c1"}}
-	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 50*time.Millisecond || o.Lingering != 2500 || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" || o.Log == nil {
+	if o, err := good.withDefaults(); err != nil || o.FlushRows != 200 || o.FlushLinger != 50*time.Millisecond || o.Lingering != 2000 || o.Timeout != 5*time.Second || o.Consistency != "LOCAL_QUORUM" || o.Log == nil {
 		t.Errorf("defaults: %+v, %v", o, err)
 	}
 	for _, tt := range []struct {

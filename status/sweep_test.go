@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -115,4 +116,54 @@ func TestWhatARowDoesNotHaveIsNoValue(t *testing.T) {
 			t.Errorf("%s: has %s, want %s", fmt.Sprintf("%+v", tt.row), got, tt.want)
 		}
 	}
+}
+
+// What nobody waits for any more is not tried again after its back-off, and takes no memory
+// meanwhile. What somebody waits for is, in the order of their times.
+func TestSweepOfBatchesThatBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down := true
+		s := newClocked()
+		note := s.answer
+		s.answer = func(ctx context.Context, n int, bucket int64) error {
+			_ = note(ctx, n, bucket)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if down {
+				return errors.New("not now")
+			}
+			return nil
+		}
+		g := testMerger(t, s, func(o *mergeOptions) {
+			o.linger, o.backoff = time.Millisecond, push.Backoff{First: time.Second, Longest: time.Second}
+		})
+		var wg sync.WaitGroup
+		for i := range 12 {
+			within := 100 * time.Millisecond
+			if i%3 == 0 {
+				within = time.Minute
+			}
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), within)
+				defer cancel()
+				if err := g.write(ctx, rowsOf(string(rune('a'+i)))); (err == nil) != (i%3 == 0) {
+					t.Errorf("row %d: %v", i, err)
+				}
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		g.mu.Lock()
+		checkLingering(t, g, "after the sweep")
+		if len(g.failed) != 4 {
+			t.Errorf("%d batches back off, want the 4 that are waited for", len(g.failed))
+		}
+		g.mu.Unlock()
+		s.mu.Lock()
+		down = false
+		s.mu.Unlock()
+		wg.Wait()
+		if came := len(s.seen()); came != 12+4 {
+			t.Errorf("%d attempts, want one each and one more of those that are waited for", came)
+		}
+	})
 }

@@ -186,9 +186,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Rows linger as configured: half of what may be without acknowledgement, but a full batch.
+// Rows linger as configured: two fifths of what may be without acknowledgement, and one at least.
 func TestStatusRowsLinger(t *testing.T) {
-	for _, tt := range []struct{ rows, unacknowledged, want int }{{200, 5000, 2500}, {200, 300, 200}} {
+	for _, tt := range []struct{ rows, unacknowledged, want int }{{200, 5000, 2000}, {200, 300, 120}, {1, 1, 1}} {
 		c := configs.Default()
 		c.Status = configs.Status{Flush: 7 * time.Millisecond, Rows: tt.rows, Unacknowledged: tt.unacknowledged}
 		o, err := Cassandra(c, nil, slog.New(slog.DiscardHandler))
