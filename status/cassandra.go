@@ -3,7 +3,6 @@ package status
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/gocql/gocql"
 
@@ -40,11 +39,7 @@ func OpenCassandra(ctx context.Context, opts Options) (*Cassandra, error) {
 		return nil, fmt.Errorf("registering status metrics: %w", err)
 	}
 	cl.heal(m.rebuilds.Inc)
-	g := newMerger(mergeOptions{
-		rows: opts.FlushRows, bytes: opts.FlushBytes, linger: opts.FlushLinger, lingering: opts.Lingering,
-		concurrency: opts.Concurrency, timeout: opts.Timeout,
-		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
-	}, opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble)
+	g := newMerger(opts.merging(), opts.Layouts.Bucket, &inserter{cluster: cl}, m, opts.place(), cl.trouble)
 	return &Cassandra{
 		opts: opts, metrics: m, cluster: cl, merger: g,
 		reads: newPlaces(opts.Concurrency, opts.Timeout, cl.trouble, g.ctx),
@@ -68,6 +63,11 @@ func (c *Cassandra) Bucket(id string) int64 { return c.opts.Layouts.Bucket(id) }
 // rows is kept after it returns.
 func (c *Cassandra) Write(ctx context.Context, rows []push.Row) error {
 	return c.merger.write(ctx, rows)
+}
+
+// WritePromptly is Write for rows that pushes wait for: they linger for 10 ms at the most.
+func (c *Cassandra) WritePromptly(ctx context.Context, rows []push.Row) error {
+	return c.merger.add(ctx, rows, true)
 }
 
 // Ping asks one node for an answer, once.

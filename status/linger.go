@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// promptly is how long a row that a push waits for lingers at the most.
+// promptly is how long the rows of a prompt call linger at the most.
 const promptly = 10 * time.Millisecond
 
 // lingers reports whether the batch waits for more rows, and not for its back-off.

@@ -113,12 +113,7 @@ func TestTheCountOfLingeringRows(t *testing.T) {
 						ids = append(ids, fmt.Sprintf("%c%d", 'a'+random(8), id))
 						id++
 					}
-					rows := rowsOf(ids...)
-					for i := range rows {
-						if random(6) == 0 {
-							rows[i].State = push.StateSending
-						}
-					}
+					rows, prompt := rowsOf(ids...), random(6) == 0
 					within := time.Hour
 					if random(3) == 0 {
 						within = time.Duration(random(80)) * time.Millisecond
@@ -127,7 +122,7 @@ func TestTheCountOfLingeringRows(t *testing.T) {
 						ctx, cancel := context.WithTimeout(t.Context(), within)
 						defer cancel()
 						start := time.Now()
-						err := g.write(ctx, rows)
+						err := g.add(ctx, rows, prompt)
 						if took := time.Since(start); took > within {
 							t.Errorf("seed %d: a write took %v of %v", seed, took, within)
 						}
@@ -299,7 +294,7 @@ func TestIntentsAreNeverLate(t *testing.T) {
 				intent := r.IntN(3) == 0
 				limit, within := 50*time.Millisecond, time.Hour
 				if intent {
-					rows[0].State, limit = push.StateSending, promptly
+					limit = promptly
 				} else if r.IntN(3) == 0 {
 					within = time.Duration(r.IntN(40)) * time.Millisecond // gives up while it lingers: sweep
 				}
@@ -309,7 +304,7 @@ func TestIntentsAreNeverLate(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), within)
 					defer cancel()
 					start := time.Now()
-					err := g.write(ctx, rows)
+					err := g.add(ctx, rows, intent)
 					if took := time.Since(start); err == nil && took > limit {
 						t.Errorf("seed %d: intent %v took %v, want %v at most", seed, intent, took, limit)
 					}
@@ -361,10 +356,7 @@ func TestLingeringInRealTime(t *testing.T) {
 			for i := range 100 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(w*i)%9)*time.Millisecond)
 				rows := rowsOf(fmt.Sprintf("%c%d-%d", 'a'+(w+i)%9, w, i), fmt.Sprintf("%c%d-%d", 'a'+(w*i)%9, w, i))
-				if i%3 == 0 {
-					rows[0].State = push.StateSending
-				}
-				_ = g.write(ctx, rows)
+				_ = g.add(ctx, rows, i%3 == 0)
 				cancel()
 				g.mu.Lock()
 				checkLingering(t, g, "race")

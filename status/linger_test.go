@@ -42,7 +42,7 @@ func TestIntentsDoNotLinger(t *testing.T) {
 	type row struct {
 		at     time.Duration
 		id     string
-		intent bool
+		intent bool // written promptly
 	}
 	for _, tt := range []struct {
 		why    string
@@ -69,11 +69,7 @@ func TestIntentsDoNotLinger(t *testing.T) {
 			for _, r := range tt.rows {
 				wg.Go(func() {
 					time.Sleep(r.at * time.Millisecond)
-					rows := rowsOf(r.id)
-					if r.intent {
-						rows[0].State = push.StateSending
-					}
-					if err := g.write(t.Context(), rows); err != nil {
+					if err := g.add(t.Context(), rowsOf(r.id), r.intent); err != nil {
 						t.Error(err)
 					}
 				})

@@ -68,6 +68,7 @@ type call struct {
 	left      int   // rows not yet acknowledged
 	last      error // of the last attempt at any of its rows
 	abandoned bool  // its caller has given up
+	prompt    bool  // pushes wait for it
 	done      chan struct{}
 }
 
@@ -84,7 +85,7 @@ type batch struct {
 	rows     encodedRows
 	shares   []share
 	attempts int
-	prompt   bool // a push waits for a row of it
+	prompt   bool // it has a row of a prompt call
 	due      time.Time
 	index    int // in fresh or failed; -1 = in neither
 }
@@ -118,13 +119,18 @@ func (g *merger) close() {
 // write adds the rows to the batches of their buckets and waits until all are
 // durable. It keeps nothing of rows after it returns.
 func (g *merger) write(ctx context.Context, rows []push.Row) error {
+	return g.add(ctx, rows, false)
+}
+
+// add is write. Prompt rows linger for 10 ms at the most.
+func (g *merger) add(ctx context.Context, rows []push.Row, prompt bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("writing %d status rows to %s: %w", len(rows), g.place, err)
 	}
-	c := &call{left: len(rows), done: make(chan struct{})}
+	c := &call{left: len(rows), prompt: prompt, done: make(chan struct{})}
 	for part := range slices.Chunk(rows, push.Stretch/2) {
 		g.admit(c, part)
 		runtime.Gosched() // as push.Yielding does, without the lock
@@ -154,7 +160,7 @@ func (g *merger) admit(c *call, rows []push.Row) {
 		b.add(c, r)
 		if b.lingers() {
 			g.lingering++
-			if r.State == push.StateSending {
+			if c.prompt {
 				g.hasten(b)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gocql/gocql"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Options say which Cassandra to use and how. Zero values get the defaults
@@ -38,7 +40,7 @@ type Options struct {
 
 	FlushRows   int           // a batch is full at this many rows of a bucket, 1 to 10,000: 200
 	FlushBytes  int           // or at this many bytes of values: 48 KiB (200 rows are about 35)
-	FlushLinger time.Duration // from a batch's first row to its sending: 50 ms. Of a row that its push waits for 10 ms at the most
+	FlushLinger time.Duration // from a batch's first row to its sending: 50 ms. Of WritePromptly 10 ms at the most
 	Lingering   int           // rows that linger at most; beyond it, batches go sooner: 2,000
 	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
@@ -111,6 +113,15 @@ func (o *Options) validate() error {
 		return err
 	}
 	return o.Layouts.Validate()
+}
+
+// merging are the limits of its batches.
+func (o *Options) merging() mergeOptions {
+	return mergeOptions{
+		rows: o.FlushRows, bytes: o.FlushBytes, linger: o.FlushLinger, lingering: o.Lingering,
+		concurrency: o.Concurrency, timeout: o.Timeout,
+		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
+	}
 }
 
 // place names the store in errors and logs: never a user or password.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/cassandra"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 func TestSchemaText(t *testing.T) {
@@ -109,6 +111,16 @@ func TestSplitStatements(t *testing.T) {
 	got := splitStatements("-- a; b\nCREATE x\n  WITH y; -- z\n\nCREATE w\n;\n-- the end\n")
 	if want := []string{"-- a; b\nCREATE x\n  WITH y", "CREATE w"}; !slices.Equal(got, want) {
 		t.Errorf("statements %q, want %q", got, want)
+	}
+}
+
+// Each limit of batches is that of the options.
+func TestOptionsOfBatches(t *testing.T) {
+	o := Options{FlushRows: 1, FlushBytes: 2, FlushLinger: 3, Lingering: 4, Concurrency: 5, Timeout: 6}
+	m := o.merging()
+	m.backoff = push.Backoff{}
+	if want := (mergeOptions{rows: 1, bytes: 2, linger: 3, lingering: 4, concurrency: 5, timeout: 6}); m != want {
+		t.Errorf("got %+v, want %+v", m, want)
 	}
 }
 

@@ -75,7 +75,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		opened.pace = &pace{source: source, depth: shared.pipeline.Sheds(name)}
 	}
 	o := pipeline.Options{
-		Lane: name, Source: source, Stages: g.stages(l, opened, retry), Routes: g.routes.lane(i), Producer: producer, Status: g.status, Ledger: g.status, Seen: shared.filter,
+		Lane: name, Source: source, Stages: g.stages(l, opened, retry), Routes: g.routes.lane(i), Producer: producer, Status: statusOf(&l, g.status), Ledger: g.status, Seen: shared.filter,
 		Gates: shared.gates, Urgent: i == 0, EarliestFirst: sheds, Events: shared.events, Latest: shared.latest, Tracer: shared.tracer,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
