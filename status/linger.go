@@ -49,8 +49,8 @@ func (g *merger) hasten(b *batch) {
 	}
 }
 
-// ripen lets go what has lingered longest, as long as too many rows linger: the more
-// rows come the sooner batches are full enough, and the more of them a crash would repeat.
+// ripen lets go what is due next, as long as too many rows linger: the more rows come
+// the sooner batches are full enough, and the more of them a crash would repeat.
 func (g *merger) ripen() {
 	for g.lingering > g.opts.lingering {
 		g.ripe(g.fresh[0])

@@ -82,7 +82,27 @@ func TestIntentsDoNotLinger(t *testing.T) {
 	}
 }
 
-// Where too many rows linger, those that have lingered longest go, and no others.
+// The store's two ways to write differ in that alone.
+func TestWritePromptly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newClocked()
+		c := &Cassandra{merger: testMerger(t, s, func(o *mergeOptions) { o.linger = 50 * time.Millisecond })}
+		var wg sync.WaitGroup
+		for id, write := range map[string]func(context.Context, []push.Row) error{"a1": c.Write, "b1": c.WritePromptly} {
+			wg.Go(func() {
+				if err := write(t.Context(), rowsOf(id)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if got := fmt.Sprint(s.seen()); got != "[a@50 b@10]" {
+			t.Errorf("came %s", got)
+		}
+	})
+}
+
+// Where too many rows linger, those that are due next go, and no others.
 func TestNotTooManyRowsLinger(t *testing.T) {
 	for _, tt := range []struct {
 		why    string

@@ -27,7 +27,7 @@ type mergeOptions struct {
 	rows        int           // a batch is full at this many rows
 	bytes       int           // or at this many bytes of values
 	linger      time.Duration // from a batch's first row to its sending
-	lingering   int           // rows that linger at most; beyond it, what has lingered longest goes
+	lingering   int           // rows that linger at most; beyond it, what is due next goes
 	concurrency int           // full batches in flight at once, or as much in smaller ones
 	timeout     time.Duration // of one attempt
 	backoff     push.Backoff

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/cassandra"
-
 	"github.com/pushfleet/pushfleet/push"
 )
 

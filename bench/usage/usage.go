@@ -5,7 +5,9 @@
 package usage
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,8 +68,10 @@ func threads(folder string, names ...string) (map[int]time.Duration, error) {
 			return nil, err
 		}
 		stat, err := os.ReadFile(filepath.Join(folder, entry.Name(), "stat"))
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // it has ended
+		} else if err != nil {
+			return nil, err
 		}
 		_, name, _ := strings.Cut(string(stat), "(")
 		if !slices.ContainsFunc(names, func(n string) bool { return strings.HasPrefix(name, n) }) {

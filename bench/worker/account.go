@@ -16,7 +16,7 @@ type account struct {
 	at      time.Time
 	cpu     map[string]time.Duration // by process, this one under its own name
 	machine time.Duration
-	// compilers is the part of it of the threads in which Java compiles, by thread.
+	// compilers are the threads in which Java compiles, whose time is in cpu too.
 	compilers map[int]time.Duration
 }
 
