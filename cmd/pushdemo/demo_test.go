@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -121,30 +120,8 @@ func TestDemoServes(t *testing.T) {
 // invitation is the command that sends: address, key, body.
 var invitation = regexp.MustCompile(`curl -i (http://\S+)/v1/messages -H 'Authorization: (Bearer [A-Z2-7]+)' -H 'Content-Type: application/json' \\\n +-d '(.+)'`)
 
-// ask sends one request as curl would, and reads its answer into a value. Who is told to
-// come again does: on a machine that has no time, Redis's first answer about a sender's limits may take
-// longer than a message waits for it.
+// ask sends one request as curl would, and reads its answer into a value.
 func ask(t *testing.T, method, url, key, body string, want int, into any) {
-	t.Helper()
-	status, text, after := exchange(t, method, url, key, body)
-	for status == http.StatusTooManyRequests { // as long as the test may take
-		wait, err := strconv.Atoi(after)
-		if err != nil || wait < 1 || wait > 2 {
-			t.Fatalf("%s %s: come again after %q\n%s", method, url, after, text)
-		}
-		time.Sleep(time.Duration(wait) * time.Second)
-		status, text, after = exchange(t, method, url, key, body)
-	}
-	if status != want {
-		t.Fatalf("%s %s: %d %s", method, url, status, text)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// exchange sends one request: status and text of its answer, and when to come again.
-func exchange(t *testing.T, method, url, key, body string) (status int, text []byte, after string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -158,10 +135,13 @@ func exchange(t *testing.T, method, url, key, body string) (status int, text []b
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Body.Close() }()
-	if text, err = io.ReadAll(r.Body); err != nil {
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != want {
+		t.Fatalf("%s %s: %d %s, %v", method, url, r.StatusCode, text, err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
 		t.Fatal(err)
 	}
-	return r.StatusCode, text, r.Header.Get("Retry-After")
 }
 
 // A gateway that cannot listen ends the demo, and says where it wanted to.

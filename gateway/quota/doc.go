@@ -18,8 +18,9 @@
 // dies takes no more than it held, until the window ends. Asks are numbered, so that one that
 // comes late changes nothing. Of a limit under 100 a gateway nothing is held ahead: each
 // message asks for its own. Whoever finds nothing held waits for 50 ms at the most, for a
-// lease and not in line: a sender's first message, and a batch larger than what is held. Where
+// lease and not in line: a sender that has been silent, and a batch larger than what is held. Where
 // Redis is slower, the lease that comes too late is kept for three seconds for who comes again.
+// A sender's first messages at a gateway wait until Redis has answered for the first time, or is away.
 //
 // Windows are told by Redis's clock (TIME), which a gateway knows within the round trip of its
 // asks and carries on by its monotonic clock. A lease counts for its own window only, and not

@@ -56,7 +56,7 @@ type Quotas struct {
 }
 
 // New makes the limits of senders. The client stays the caller's. Nothing is admitted of what
-// is limited before Run, but after MaxWait.
+// is limited before Run.
 func New(client shards.Client, o Options) (*Quotas, error) {
 	if o.Fleet == "" || o.Member == "" || o.Gateways < 1 || o.Log == nil {
 		return nil, errors.New("quota: the names of fleet and gateway, a number of gateways and a log are needed")

@@ -1,0 +1,98 @@
+package quota
+
+import (
+	"testing"
+	"time"
+)
+
+// The first answer of Redis takes longer than a message waits otherwise: nobody is refused for
+// that, and the next one waits for nothing.
+func TestTheFirstMessageOfAGateway(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 20_000}}, func(f *fleet) {
+		g := f.join()
+		defer g.close()
+		g.link.set(20 * time.Millisecond) // of each direction, and the first connection asks more than once
+		taken, took := g.take(1)
+		if taken.Len() != 1 || took <= MaxWait || took > time.Second {
+			t.Errorf("%d were admitted after %s", taken.Len(), took)
+		}
+		g.link.set(time.Millisecond)
+		time.Sleep(2 * time.Second)
+		if taken, took := g.take(1); taken.Len() != 1 || took > 20*time.Millisecond {
+			t.Errorf("later %d were admitted after %s", taken.Len(), took)
+		}
+		f.over(0)
+	})
+}
+
+// Without a Redis the first messages have the gateway's part, as soon as it is known to be away.
+func TestTheFirstMessageWithoutRedis(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 1000}, Gateways: 4}, func(f *fleet) {
+		f.redis.Close()
+		g := f.join()
+		defer g.close()
+		for range 5 {
+			f.running.Go(func() {
+				if taken, took := g.take(50); taken.Len() != 50 || took < silence || took > silence+every+MaxWait {
+					t.Errorf("%d were admitted after %s", taken.Len(), took)
+				}
+			})
+		}
+		f.running.Wait()
+		if taken, took := g.take(1); taken.Len() != 0 || took > 0 { // 250 have been
+			t.Errorf("%d more were admitted after %s", taken.Len(), took)
+		}
+	})
+}
+
+// Of those who wait for a first answer there are few: others would have no request left.
+func TestFewWaitForTheFirstAnswer(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 1_000_000}}, func(f *fleet) {
+		g := f.join()
+		defer g.close()
+		g.link.set(20 * time.Millisecond) // of each direction: an ask is answered in time, the first one is not
+		const others = 20
+		long := make(chan bool, firsts+others)
+		for range firsts + others {
+			f.running.Go(func() {
+				taken, took := g.take(1)
+				long <- took > MaxWait
+				if (taken.Len() == 1) != (took > MaxWait) {
+					t.Errorf("%d were admitted after %s", taken.Len(), took)
+				}
+			})
+		}
+		f.running.Wait()
+		waited := 0
+		for range firsts + others {
+			if <-long {
+				waited++
+			}
+		}
+		if waited != firsts {
+			t.Errorf("%d waited for the first answer, want %d", waited, firsts)
+		}
+	})
+}
+
+// When Redis has answered once, it is known to be there: nobody waits longer than others from then on.
+func TestTheFirstAnswerEndsTheWait(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 10}}, func(f *fleet) {
+		g := f.join()
+		defer g.close()
+		g.link.set(20 * time.Millisecond)
+		var first time.Duration
+		f.running.Go(func() {
+			_, first = g.take(1)
+			g.link.set(10 * time.Second)
+		})
+		const later = 30 * time.Millisecond // when the first ask, which does not ask for this one, is under way
+		time.Sleep(later)
+		taken, took := g.take(1)
+		f.running.Wait()
+		if taken.Len() != 0 || took+later != first+MaxWait {
+			t.Errorf("%d were admitted after %s, %s after the first answer, want none after %s", taken.Len(), took, took+later-first, MaxWait)
+		}
+		g.link.set(0)
+	})
+}
