@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
@@ -27,10 +28,12 @@ type account struct {
 	cpu     map[string]time.Duration // by process
 	machine time.Duration
 	gateway fleet.Metrics
+	// compilers are the threads in which Java compiles, whose time is in cpu too.
+	compilers map[int]time.Duration
 }
 
 func (w *world) take(ctx context.Context, caller int) (*account, error) {
-	a := &account{cpu: make(map[string]time.Duration)}
+	a := &account{cpu: make(map[string]time.Duration), compilers: make(map[int]time.Duration)}
 	var err error
 	if a.gateway, err = w.gateway.Metrics(ctx); err != nil {
 		return nil, err
@@ -43,6 +46,11 @@ func (w *world) take(ctx context.Context, caller int) (*account, error) {
 		if a.cpu[name], err = usage.CPU(pid); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		compilers, err := usage.Compilers(pid)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		maps.Copy(a.compilers, compilers)
 	}
 	a.cpu[callerProcess], err = usage.CPU(caller)
 	return a, err
@@ -61,6 +69,6 @@ func loadBetween(before, after *account, f *callerFigures, each int) *Load {
 	for name, all := range after.cpu {
 		ours = append(ours, all-before.cpu[name])
 	}
-	l.Others = usage.Others(took, after.machine-before.machine, ours...)
+	l.Others, l.Compiling = usage.Others(took, after.machine-before.machine, ours...), usage.Compiling(took, before.compilers, after.compilers)
 	return l
 }

@@ -70,7 +70,7 @@ func small(t *testing.T) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Seconds: 1, WarmUp: 0.2, Connections: 8, Batches: 2, Lines: 50, Queries: 2, Receipts: 60, Each: 20, Idle: 50, Partitions: 2,
+	return Options{Seconds: 1, WarmUp: 0.2, Rounds: 2, Connections: 8, Batches: 2, Lines: 50, Queries: 2, Receipts: 60, Each: 20, Idle: 50, Partitions: 2,
 		Gateway: programs.Gateway, Caller: []string{os.Args[0], asCaller}, Serve: []string{os.Args[0], asServer}, Profiles: t.TempDir(), Progress: t.Logf}
 }
 
@@ -78,7 +78,7 @@ func small(t *testing.T) Options {
 func (r *Result) check(t *testing.T, o *Options, loads map[string]*Load) {
 	t.Helper()
 	for name, l := range loads {
-		if l == nil || l.Rate <= 0 || l.GatewayCPU <= 0 || l.CallerCPU < 0 || l.KafkaCPU < 0 || l.Allocations <= 0 || l.Bytes <= 0 || l.P50 != nil && *l.P99 < *l.P50 {
+		if l == nil || l.Rounds < 1 || l.Rounds > o.Rounds || o.Embedded && (l.Rounds > 1 || l.Compiling > 0) || l.Rate <= 0 || l.GatewayCPU <= 0 || l.CallerCPU < 0 || l.KafkaCPU < 0 || l.Allocations <= 0 || l.Bytes <= 0 || l.P50 != nil && *l.P99 < *l.P50 {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
@@ -110,6 +110,7 @@ func TestEmbeddedRun(t *testing.T) {
 func TestRealRun(t *testing.T) {
 	localtest.Require(t)
 	o := small(t)
+	o.Subscribers = 3000
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	r, err := Run(ctx, o)
@@ -117,6 +118,26 @@ func TestRealRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.check(t, &o, map[string]*Load{"single": r.Single, "half": r.SingleHalf, "batch": r.Batch, "query": r.Query})
+	if r.Single.Rounds != o.Rounds || r.Single.Compiling < young {
+		t.Errorf("with young servers %+v", r.Single)
+	}
+	if f := r.Fanout; f == nil || f.Subscribers != 3000 || f.Rate <= 0 || f.FanoutCPU <= 0 || f.CassandraCPU <= 0 || f.Allocations <= 0 || f.PeakRSS <= 0 || f.Rounds < 1 || f.Rounds > o.Rounds {
+		t.Errorf("a fan-out: %+v", f)
+	}
+}
+
+// Rounds end when servers are not young any more, or when there were enough.
+func TestRounds(t *testing.T) {
+	o := Options{Rounds: 3, Progress: t.Logf}
+	for _, tt := range []struct {
+		round     int
+		compiling float64
+		again     bool
+	}{{1, 1.5, true}, {2, 0.1, true}, {2, 0.09, false}, {3, 1.5, false}} {
+		if o.again(tt.round, tt.compiling) != tt.again {
+			t.Errorf("after round %d with %v cores again: want %t", tt.round, tt.compiling, tt.again)
+		}
+	}
 }
 
 // The configuration is one that a gateway takes, with a lane for the messages, and the
@@ -150,7 +171,7 @@ func TestOptions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, spoil := range map[string]func(*Options){
-		"0 s after": func(o *Options) { o.Seconds = 0 }, "NaN s after": func(o *Options) { o.Seconds = math.NaN() }, "-1 s of warm-up": func(o *Options) { o.WarmUp = -1 },
+		"0 s after": func(o *Options) { o.Seconds = 0 }, "NaN s after": func(o *Options) { o.Seconds = math.NaN() }, "-1 s of warm-up": func(o *Options) { o.WarmUp = -1 }, "0 rounds": func(o *Options) { o.Rounds = 0 }, "101 rounds": func(o *Options) { o.Rounds = 101 },
 		"4001 connections": func(o *Options) { o.Connections = 4001 }, "0 connections for batches": func(o *Options) { o.Batches = 0 },
 		"17 for queries": func(o *Options) { o.Queries = 17 }, "0 lines": func(o *Options) { o.Lines = 0 }, "1001 receipts": func(o *Options) { o.Each = 1001 },
 		"999 receipts": func(o *Options) { o.Receipts = 999 }, "-1 idle": func(o *Options) { o.Idle = -1 }, "0 partitions": func(o *Options) { o.Partitions = 0 },
@@ -450,10 +471,11 @@ func TestSubscribersAreWritten(t *testing.T) {
 // What a fan-out took is divided by its subscribers.
 func TestFanoutFigures(t *testing.T) {
 	at := time.Now()
-	before := &account{at: at, cpu: map[string]time.Duration{fanoutProcess: time.Second, kafkaServer: 0}, gateway: fleet.Metrics{}}
-	after := &account{at: at.Add(10 * time.Second), cpu: map[string]time.Duration{fanoutProcess: 3 * time.Second, kafkaServer: 4 * time.Second}, machine: 11 * time.Second, gateway: fleet.Metrics{}}
+	before := &account{at: at, cpu: map[string]time.Duration{fanoutProcess: time.Second, kafkaServer: 0}, gateway: fleet.Metrics{}, compilers: map[int]time.Duration{7: time.Second}}
+	after := &account{at: at.Add(10 * time.Second), cpu: map[string]time.Duration{fanoutProcess: 3 * time.Second, kafkaServer: 4 * time.Second}, machine: 11 * time.Second, gateway: fleet.Metrics{},
+		compilers: map[int]time.Duration{7: 3 * time.Second}}
 	f := fanoutBetween(before, after, 8*time.Second, 1_000_000)
-	if f.Rate != 125_000 || f.FanoutCPU != 2 || f.KafkaCPU != 4 || f.Others != 0.5 || f.Seconds != 8 {
+	if f.Rate != 125_000 || f.FanoutCPU != 2 || f.KafkaCPU != 4 || f.Others != 0.5 || f.Compiling != 0.2 || f.Seconds != 8 {
 		t.Errorf("%+v", f)
 	}
 }

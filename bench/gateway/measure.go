@@ -31,7 +31,7 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	}
 	defer w.close()
 	r = &Result{Seconds: o.Seconds, Connections: o.Connections, Batches: o.Batches, Lines: o.Lines, Queries: o.Queries, Receipts: o.Receipts, Each: o.Each,
-		Idle: o.Idle, Partitions: o.Partitions, OnlyFanout: o.OnlyFanout, Embedded: o.Embedded, Cores: runtime.NumCPU(), Go: runtime.Version()}
+		Idle: o.Idle, Partitions: o.Partitions, MostRounds: o.Rounds, OnlyFanout: o.OnlyFanout, Embedded: o.Embedded, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	if r.StartRSS, err = usage.Memory(w.gateway.PID()); err != nil {
 		return nil, err
 	}
@@ -113,8 +113,20 @@ func (w *world) ask(ctx context.Context, o *Options, r *Result, s spec, messages
 }
 
 // load makes one measurement. each is how many messages or receipts a request is about.
-func (w *world) load(ctx context.Context, o *Options, r *Result, name string, s *spec, each int) (*Load, []sent, error) {
+func (w *world) load(ctx context.Context, o *Options, r *Result, name string, s *spec, each int) (l *Load, kept []sent, err error) {
 	o.Progress("%s", name)
+	for round := 1; ; round++ {
+		if l, kept, err = w.round(ctx, o, r, s, each); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if l.Rounds = round; !o.again(round, l.Compiling) {
+			return l, kept, nil
+		}
+	}
+}
+
+// round is one of a measurement.
+func (w *world) round(ctx context.Context, o *Options, r *Result, s *spec, each int) (*Load, []sent, error) {
 	var before, after *account
 	var f *callerFigures
 	err := w.counted(ctx, r, func() (_ *callerFigures, err error) {
@@ -131,7 +143,7 @@ func (w *world) load(ctx context.Context, o *Options, r *Result, name string, s 
 		return f, errors.Join(err, profile.wait())
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", name, err)
+		return nil, nil, err
 	}
 	l := loadBetween(before, after, f, each)
 	o.Progress("  %.0f/s, gateway %.2f us, %.1f allocations", l.Rate, l.GatewayCPU, l.Allocations)

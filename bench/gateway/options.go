@@ -21,8 +21,9 @@ import (
 
 // Options are what is measured. Those of Standard are what bench/README.md records.
 type Options struct {
-	Seconds     float64 // of each measurement
+	Seconds     float64 // of each round
 	WarmUp      float64 // seconds before each that do not count
+	Rounds      int     // of a measurement at most: the last one counts, and it is the first in which Java hardly compiles any more
 	Connections int     // of callers who send single messages
 	Batches     int     // connections of callers who send batches, which have one each under way
 	Lines       int     // of a batch
@@ -47,7 +48,7 @@ type Options struct {
 
 // Standard is what bench/README.md records.
 func Standard() Options {
-	return Options{Seconds: 10, WarmUp: 3, Connections: 256, Batches: 8, Lines: 500, Queries: 4, Receipts: 50_000, Each: 1000, Idle: 10_000, Partitions: 4, Subscribers: 1_000_000}
+	return Options{Seconds: 10, WarmUp: 3, Rounds: 30, Connections: 256, Batches: 8, Lines: 500, Queries: 4, Receipts: 50_000, Each: 1000, Idle: 10_000, Partitions: 4, Subscribers: 1_000_000}
 }
 
 // Check says what is wrong with them; Run does it too.
@@ -55,6 +56,8 @@ func (o *Options) Check() error {
 	switch {
 	case !(o.Seconds >= 0.1 && o.Seconds <= 600) || !(o.WarmUp >= 0 && o.WarmUp <= 600):
 		return fmt.Errorf("%v s after %v s of warm-up: want 0.1 to 600 and 0 to 600", o.Seconds, o.WarmUp)
+	case o.Rounds < 1 || o.Rounds > 100:
+		return fmt.Errorf("%d rounds: want 1 to 100", o.Rounds)
 	case o.Connections < 1 || o.Connections > 4000:
 		return fmt.Errorf("%d connections: want 1 to 4000, which is how many requests a gateway has under way", o.Connections)
 	case o.Batches < 1 || o.Batches > 16 || o.Queries < 1 || o.Queries > 16:
@@ -75,6 +78,19 @@ func (o *Options) Check() error {
 		return errors.New("the programs are required")
 	}
 	return nil
+}
+
+// young is on how many cores Java compiles at least in a server that is not yet what it will be
+// in an hour.
+const young = 0.1
+
+// again reports whether a round does not count, as a server was young.
+func (o *Options) again(round int, compiling float64) bool {
+	if compiling < young || round >= o.Rounds {
+		return false
+	}
+	o.Progress("  once more, as Java compiled on %.2f cores", compiling)
+	return true
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -16,7 +16,9 @@ type Load struct {
 	CallerCPU    float64  `json:"caller_cpu_us"`
 	Allocations  float64  `json:"gateway_allocs"`
 	Bytes        float64  `json:"gateway_alloc_bytes"`
-	Others       float64  `json:"others_cores"` // busy with something else meanwhile
+	Others       float64  `json:"others_cores"`    // busy with something else meanwhile
+	Compiling    float64  `json:"compiling_cores"` // on which Java compiled meanwhile: part of what its servers used
+	Rounds       int      `json:"rounds"`          // of which the last one counts
 }
 
 // Fanout is a message to all subscribers of a topic. Processor time and allocations are
@@ -31,7 +33,9 @@ type Fanout struct {
 	Allocations  float64 `json:"fanout_allocs"`
 	Bytes        float64 `json:"fanout_alloc_bytes"`
 	PeakRSS      float64 `json:"fanout_peak_rss_mb"`
-	Others       float64 `json:"others_cores"` // busy with something else meanwhile
+	Others       float64 `json:"others_cores"`    // busy with something else meanwhile
+	Compiling    float64 `json:"compiling_cores"` // on which Java compiled meanwhile: part of what its servers used
+	Rounds       int     `json:"rounds"`          // of which the last one counts
 }
 
 // Result is what was seen.
@@ -64,6 +68,7 @@ type Result struct {
 	Each        int     `json:"receipts_of_a_query"`
 	Idle        int     `json:"idle"`
 	Partitions  int     `json:"partitions"`
+	MostRounds  int     `json:"most_rounds"`
 	OnlyFanout  bool    `json:"only_fanout"` // the others are nil
 	Embedded    bool    `json:"embedded"`
 	Cores       int     `json:"cores"`

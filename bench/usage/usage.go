@@ -55,6 +55,17 @@ func Compilers(pid int) (map[int]time.Duration, error) {
 	return used, nil
 }
 
+// Compiling is on how many cores Java compiled in a time, by what Compilers said before and
+// after it: what a server does for as long as it is young. Threads that have ended meanwhile do
+// not count.
+func Compiling(took time.Duration, before, after map[int]time.Duration) float64 {
+	var used time.Duration
+	for id, t := range after {
+		used += t - before[id]
+	}
+	return used.Seconds() / took.Seconds()
+}
+
 // threads is the time of the threads in a folder whose names begin so.
 func threads(folder string, names ...string) (map[int]time.Duration, error) {
 	list, err := os.ReadDir(folder)

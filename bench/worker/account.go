@@ -64,13 +64,3 @@ func others(before, after *account) float64 {
 	}
 	return usage.Others(after.at.Sub(before.at), after.machine-before.machine, ours...)
 }
-
-// compiling is how many cores Java compiled on between two accounts: what it does for as long as
-// a server is young. Threads that have ended meanwhile do not count.
-func compiling(before, after *account) float64 {
-	var used time.Duration
-	for id, t := range after.compilers {
-		used += t - before.compilers[id]
-	}
-	return used.Seconds() / after.at.Sub(before.at).Seconds()
-}

@@ -12,6 +12,7 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/bench/parts"
 	"github.com/pushfleet/pushfleet/bench/servers"
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
 )
 
@@ -116,7 +117,7 @@ func (r *Result) figures(start, end moment, byPart map[string]int64, embedded bo
 	if used := each[cassandra]; !embedded {
 		r.CassandraCPU = &used
 	}
-	r.MeasuringCPU, r.OthersCores, r.Compiling = each[measuring], others(start.account, end.account), compiling(start.account, end.account)
+	r.MeasuringCPU, r.OthersCores, r.Compiling = each[measuring], others(start.account, end.account), usage.Compiling(end.account.at.Sub(start.account.at), start.account.compilers, end.account.compilers)
 	r.Parts = parts.Spread(r.WorkerCPU, byPart)
 	counted := func(name string, labels ...string) float64 {
 		return summed(end.metrics, name, labels...) - summed(start.metrics, name, labels...)

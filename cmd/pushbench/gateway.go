@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -34,9 +35,13 @@ requests that are made beforehand. Every message has an id of its own, a UUIDv7 
   query        --receipts of the messages of batches, 1,000 a query; a row in Cassandra for each says that it
                was delivered
   fanout       one message to --subscribers of a topic, by one pushgateway fanout: from the request until the receipt
-               says that Kafka has a record of the lane for each of them; the second of two. Nobody works on the
-               lane, so that it is not paced
+               says that Kafka has a record of the lane for each of them. Nobody works on the lane, so that it is
+               not paced
   idle         10,000 connections that have each sent one message, and do nothing
+
+Kafka and Cassandra take twice the processor time while they are young, as Java interprets and compiles what they do. So
+each measurement is made in rounds until Java compiles on less than a tenth of a core, --rounds at most, and the last
+one counts; "rounds" says how many there were, "compiling_cores" what was left of that.
 
 CPU is what the operating system says of each process, allocations are what the gateway says of itself, both for one
 message or receipt. Everything shares this machine, so the rates are those of all parts together.
@@ -51,7 +56,7 @@ when the gateway is gone.
 With --json the last line of standard output is the JSON; its "bars" are the required values, its "aims" what is
 hoped for, and whether they were reached. Progress goes to standard error. The exit status is 0 also if a bar is
 missed.`,
-		Example: `  pushbench gateway                     # a table, after about three minutes
+		Example: `  pushbench gateway                     # a table, after some ten minutes
   pushbench gateway --json | tail -1
   pushbench gateway --seconds 30 --connections 512
   pushbench gateway --embedded --seconds 2
@@ -68,8 +73,9 @@ missed.`,
 	f := cmd.Flags()
 	f.BoolVar(&asJSON, "json", false, "the same as -o json")
 	f.BoolVar(&o.Embedded, "embedded", false, "an embedded Kafka instead of real servers")
-	f.Float64Var(&o.Seconds, "seconds", o.Seconds, "duration of each measurement in seconds")
-	f.Float64Var(&o.WarmUp, "warm-up", o.WarmUp, "seconds before each measurement that do not count")
+	f.Float64Var(&o.Seconds, "seconds", o.Seconds, "duration of each round of a measurement in seconds")
+	f.Float64Var(&o.WarmUp, "warm-up", o.WarmUp, "seconds before each round that do not count")
+	f.IntVar(&o.Rounds, "rounds", o.Rounds, "rounds of each measurement at most, until Java has compiled what it will; 1 = servers as young as they are")
 	f.IntVar(&o.Connections, "connections", o.Connections, "connections of callers who send single messages")
 	f.IntVar(&o.Batches, "batches", o.Batches, "connections of callers who send batches")
 	f.IntVar(&o.Lines, "lines", o.Lines, "messages of a batch")
@@ -117,7 +123,7 @@ func (b *bench) gateway(ctx context.Context, o gateway.Options) error {
 
 // explainGateway is a table with a row per measurement, and the rest in words.
 func explainGateway(r *gateway.Result) terminal.Answer {
-	t := terminal.Table{Columns: []string{"what", "a second", "p50 ms", "p99 ms", "gateway CPU us", "Kafka CPU us", "Cassandra CPU us", "caller CPU us", "allocations", "bytes", "other cores"}}
+	t := terminal.Table{Columns: []string{"what", "a second", "p50 ms", "p99 ms", "gateway CPU us", "Kafka CPU us", "Cassandra CPU us", "caller CPU us", "allocations", "bytes", "other cores", "compiling cores", "rounds"}}
 	for _, row := range []struct {
 		name string
 		l    *gateway.Load
@@ -130,12 +136,12 @@ func explainGateway(r *gateway.Result) terminal.Answer {
 			continue
 		}
 		t.Add(row.name, figure(&l.Rate, 0), figure(l.P50, 1), figure(l.P99, 1), figure(&l.GatewayCPU, 2), figure(&l.KafkaCPU, 2), figure(&l.CassandraCPU, 2),
-			figure(&l.CallerCPU, 2), figure(&l.Allocations, 1), figure(&l.Bytes, 0), figure(&l.Others, 2))
+			figure(&l.CallerCPU, 2), figure(&l.Allocations, 1), figure(&l.Bytes, 0), figure(&l.Others, 2), figure(&l.Compiling, 2), strconv.Itoa(l.Rounds))
 	}
 	after := ""
 	if f := r.Fanout; f != nil {
 		after = fmt.Sprintf("a message to %d subscribers: %.0f records a second, %.2f s; CPU of the fan-out %.2f us, Kafka %.2f us, Cassandra %.2f us, %.1f allocations and %.0f bytes a record; "+
-			"%.1f MiB at the most; %.2f other cores\n", f.Subscribers, f.Rate, f.Seconds, f.FanoutCPU, f.KafkaCPU, f.CassandraCPU, f.Allocations, f.Bytes, f.PeakRSS, f.Others)
+			"%.1f MiB at the most; %.2f other cores, Java compiled on %.2f, the last of %d rounds\n", f.Subscribers, f.Rate, f.Seconds, f.FanoutCPU, f.KafkaCPU, f.CassandraCPU, f.Allocations, f.Bytes, f.PeakRSS, f.Others, f.Compiling, f.Rounds)
 	}
 	after += fmt.Sprintf("gateway's memory: %.1f MiB when it was ready, %.1f MiB with %d idle connections, %.1f MiB at the most; %d messages were acknowledged, and are in Kafka",
 		r.StartRSS, r.IdleRSS, r.Idle, r.PeakRSS, r.Acknowledged)
