@@ -55,18 +55,20 @@ var mayImport = map[string][]string{
 	"audiences":                       {"push", "fanout", "users/record"}, // Cassandra and Kafka are interfaces
 	"audiences/audiencestest":         {"audiences", "fanout"},
 	"clicks/clickstest":               {"clicks"},
+	"journal":                         nil, // Cassandra is an interface
+	"journal/journaltest":             {"journal"},
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                                                                                     // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "clicks", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"forms":                           {"push", "users", "users/record"},                                                                                                                                // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "clicks", "journal", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/quota":                   {"shards"},
 	"gateway/viewer":                  nil,
 	"gateway/webhooks":                {"push"},                // Kafka is an interface
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
-	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet", "inbox"},
+	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet", "inbox", "journal"},
 	"providers/h2":                    nil,
 	"providers/calls":                 {"push", "pipeline"},
 	"providers/exchange":              {"push", "pipeline", "providers/h2", "providers/calls"},
@@ -151,7 +153,7 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 var testsAlso = map[string][]string{
 	"audiences":       {"audiences/audiencestest"},
 	"clicks":          {"clicks/clickstest"},
-	"client":          {"gateway", "gateway/quota", "inbox", "clicks"}, // which it is tried on
+	"client":          {"gateway", "gateway/quota", "inbox", "clicks", "journal"}, // which it is tried on
 	"fanout":          {"kafka"},                                       // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
@@ -160,6 +162,7 @@ var testsAlso = map[string][]string{
 	"deploy/grafana":  {"deploy/declaredtest"},
 	"gateway":         {"shards", "audiences", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
 	"inbox":           {"inbox/inboxtest"},
+	"journal":         {"journal/journaltest"},
 	"kafka":           {"bench/chaos/records", "events"}, // who tells its ranges, and who adds them up
 	"providers/apns":  {"providers/providertest", "bench/chaos/proxy"},
 	"providers/fcm":   {"providers/providertest"},

@@ -130,6 +130,7 @@ type Lane struct {
 	IgnoreBlocked   bool          `yaml:"ignore_blocked"`   // critical messages pass "blocked"
 	Inbox           bool          `yaml:"inbox"`            // messages are kept for users who look for them
 	InboxAfter      time.Duration `yaml:"inbox_after" check:"min=0s,max=87600h"`
+	Journal         time.Duration `yaml:"journal" check:"min=0s,max=2160h"` // for how long messages are found by user; 0 = not at all
 	Shed            Shed          `yaml:"shed"`
 }
 
@@ -143,6 +144,17 @@ type Inbox struct {
 // KeepsInboxes reports whether a lane keeps messages for users who look for them.
 func (c *Config) KeepsInboxes() bool {
 	return slices.ContainsFunc(c.Lanes, func(l Lane) bool { return l.Inbox })
+}
+
+// KeepsJournals reports whether messages of a lane are found by user.
+func (c *Config) KeepsJournals() bool { return c.LongestJournal() > 0 }
+
+// LongestJournal is for how long messages of some lane are found by user; 0 = of none.
+func (c *Config) LongestJournal() (longest time.Duration) {
+	for _, l := range c.Lanes {
+		longest = max(longest, l.Journal)
+	}
+	return longest
 }
 
 // Shed says how many of a lane's records may wait to be sent before new ones of a

@@ -202,6 +202,9 @@ func (c *Config) checkLanes(ps *Problems) {
 		if l.Inbox && l.GreatestAge > c.Inbox.TTL-24*time.Hour {
 			ps.add(at+".greatest_age", "%s must be a day less than inbox.ttl, %s: what comes late would not be there long enough to be read", l.GreatestAge, c.Inbox.TTL)
 		}
+		if l.Journal > 0 && l.Journal < 24*time.Hour {
+			ps.add(at+".journal", "%s must be 0s or at least 24h: no day would be whole", l.Journal)
+		}
 		if slices.Contains(l.CriticalSenders, everySender) && len(l.CriticalSenders) > 1 {
 			ps.add(at+".critical_senders", "must be either * alone or a list of senders")
 		}

@@ -55,6 +55,7 @@ func TestContradictions(t *testing.T) {
 		{"a lane on a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq" }, "lanes[1].topic"},
 		{"a lane on the audit topic of a DLQ", func(c *Config) { c.Lanes[1].Topic = "push.critical.dlq.audit" }, "lanes[1].topic"},
 		{"a lane on the users' topic", func(c *Config) { c.Lanes[1].Topic = "push.users" }, "lanes[1].topic"},
+		{"a journal in which no day is whole", func(c *Config) { c.Lanes[1].Journal = 23 * time.Hour }, "lanes[1].journal"},
 		{"retries that always come too late", func(c *Config) { c.Lanes[0].GreatestAge = 30 * time.Second }, "lanes[0].greatest_age"},
 		{"a country twice", func(c *Config) { c.Countries = []Country{{Country: "DE"}, {Country: "*"}, {Country: "DE"}} }, "countries[2].country"},
 		{"quiet hours of a type that is not promotional", func(c *Config) {

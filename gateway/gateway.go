@@ -43,6 +43,7 @@
 //	clicktoken.go
 //	             tokens in what is pushed, by which apps report clicks
 //	clicks.go    POST /v1/events, and GET /v1/users/{user}/clicks
+//	journal.go   GET /v1/users/{user}/messages
 //	clickbatch.go
 //	             POST /v1/events/batch
 //	object.go    bodies that are one JSON object, read strictly
@@ -162,7 +163,7 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Clicks,
+// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Clicks, Journal,
 // Quotas, Recipients and Chance are required.
 type Options struct {
 	Producer   Producer
@@ -179,6 +180,7 @@ type Options struct {
 	Fanouts    *Fanouts          // nil = nothing is sent to topics
 	Inbox      *Inbox            // nil = there are no inboxes
 	Clicks     *Clicks           // nil = messages get no click tokens, and nothing is reported
+	Journal    *Journal          // nil = messages are not found by user
 	Lanes      []Lane            // of one service type in the order of preference; a lane may be there more than once
 	Apps       []string          // that the workers are configured for
 	Limits     Limits
@@ -325,6 +327,7 @@ func (g *Gateway) handlers() map[string]http.Handler {
 		"POST /v1/events":                          open(g.report),
 		"POST /v1/events/batch":                    open(g.reportMany),
 		"GET /v1/users/{user}/clicks":              open(g.clickCounts),
+		"GET /v1/users/{user}/messages":            open(g.messagesOfUser),
 
 		"GET /v1/topics":                g.ofTopics(nil, g.listTopics),
 		"POST /v1/topics":               g.ofTopics([]Right{Send}, g.createTopic),

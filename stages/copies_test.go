@@ -103,7 +103,7 @@ func (f *fleet) runWorker(t *testing.T, in records) (stop func()) {
 	phone := push.Device{Platform: push.FCM, App: "shop", Token: "t", Hash: "d1", RegisteredAt: hour}
 	p, err := pipeline.New(pipeline.Options{
 		Lane: "test", Source: in, Producer: f, Status: f, Ledger: f, Seen: f,
-		Stages: stages.NewOrder(&stages.Dedupe{Filter: f, Ledger: f}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
+		Stages: stages.NewOrder(&stages.Dedupe{Filter: f, Ledger: f}, nil, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
 			nil, nil, &stages.Preferences{Users: people{user: push.User{Devices: []push.Device{phone}}}}, &stages.Devices{}, nil, &stages.Limits{}),
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.FCM, App: "shop"}: f},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 1,

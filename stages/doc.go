@@ -1,6 +1,6 @@
 // Package stages holds the steps that a batch takes before it is sent, one
-// file each: dedupe, accept, shed, superseded, preferences, devices, inbox, limits. Each
-// implements pipeline.Stage and declares the small store interface it needs.
+// file each: dedupe, journal, accept, shed, superseded, preferences, devices, inbox, limits.
+// Each implements pipeline.Stage and declares the small store interface it needs.
 package stages
 
 import "github.com/pushfleet/pushfleet/pipeline"
@@ -9,6 +9,7 @@ import "github.com/pushfleet/pushfleet/pipeline"
 // these words.
 const (
 	StepDedupe      pipeline.Step = "dedupe"
+	StepJournal     pipeline.Step = "journal" // of lanes whose users' messages are found by user
 	StepAccept      pipeline.Step = "accept"
 	StepShed        pipeline.Step = "shed"       // of lanes that shed, and no retries
 	StepSuperseded  pipeline.Step = "superseded" // retries only
@@ -19,14 +20,17 @@ const (
 )
 
 // NewOrder returns the stages in the order in which they run. Dedupe is first,
-// so that nothing is written about an id that belongs to another user; accept
-// is next, so that no store is asked about expired notifications; shed comes as early
+// so that nothing is written about an id that belongs to another user; journal
+// follows, so that what is not sent is noted too; accept is next, so that no store is asked about expired notifications; shed comes as early
 // as it can, as it is there to save work; limits is last, so that only what is going to
 // be sent spends a cap. Superseded, which only retries need, and shed, which they must
-// not have, may be nil, and so may inbox.
-func NewOrder(d *Dedupe, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, i *Inbox, l *Limits) []pipeline.Stage {
-	order := []pipeline.Stage{d, a}
-	if h != nil {
+// not have, may be nil, and so may journal and inbox.
+func NewOrder(d *Dedupe, j *Journal, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, i *Inbox, l *Limits) []pipeline.Stage {
+	order := []pipeline.Stage{d}
+	if j != nil {
+		order = append(order, j)
+	}
+	if order = append(order, a); h != nil {
 		order = append(order, h)
 	}
 	if s != nil {

@@ -125,7 +125,7 @@ func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 // stages.
 func TestOrder(t *testing.T) {
 	names := func(s *stages.Superseded) (list []string) {
-		for _, stage := range stages.NewOrder(&stages.Dedupe{}, &stages.Accept{}, nil, s, &stages.Preferences{}, &stages.Devices{}, nil, &stages.Limits{}) {
+		for _, stage := range stages.NewOrder(&stages.Dedupe{}, nil, &stages.Accept{}, nil, s, &stages.Preferences{}, &stages.Devices{}, nil, &stages.Limits{}) {
 			list = append(list, string(stage.Name()))
 		}
 		return list

@@ -535,7 +535,7 @@ func TestOnlyWhatIsSentSpendsACap(t *testing.T) {
 		item("redriven", func(it *pipeline.Item) { it.Confirm, it.Redrive, it.Hops, it.Devices = true, 1, 1, []string{"gone"} }),
 	}}
 	caps := &limiter{deny: map[string]bool{"over": true}}
-	for _, s := range stages.NewOrder(&stages.Dedupe{Filter: &filter{}, Ledger: l}, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
+	for _, s := range stages.NewOrder(&stages.Dedupe{Filter: &filter{}, Ledger: l}, nil, &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: 24 * time.Hour},
 		nil, nil, &stages.Preferences{Users: people}, &stages.Devices{}, nil, &stages.Limits{Limiter: inForce(caps)}) {
 		if err := s.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ var columnTypes = map[string]string{
 
 // otherTables are the tables of the schema that Session is for, in the order of
 // their statements, which follow that of the status table.
-var otherTables = []string{"device_limit_days", "device_limit_times", "inbox", "inbox_read", "inbox_news"}
+var otherTables = []string{"device_limit_days", "device_limit_times", "inbox", "inbox_read", "inbox_news", "user_messages"}
 
 // addedColumns are those that tables of earlier versions do not have.
 var addedColumns = []string{"place"}

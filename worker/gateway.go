@@ -58,7 +58,9 @@ type GatewayOptions struct {
 	InboxLimits gateway.InboxLimits
 	// Clicks, if set, is used in place of the table in Cassandra where the configuration has clicks.
 	Clicks ClickStore
-	// OpenTables connects to the tables of topics, of inboxes and of clicks; nil = in Cassandra.
+	// Journal, if set, is used in place of the table in Cassandra where a lane has a journal.
+	Journal JournalStore
+	// OpenTables connects to the tables of topics, of inboxes, of clicks and of journals; nil = in Cassandra.
 	OpenTables func(ctx context.Context, o status.Options) (Tables, error)
 	// WrapProducer, if set, may replace what writes to Kafka.
 	WrapProducer func(gateway.Producer) gateway.Producer
@@ -152,8 +154,10 @@ type openGateway struct {
 	inbox       *gateway.Inbox
 	inboxStore  InboxStore
 	inboxTables *lateTables
-	clicks      *lateTables // of what apps report; nil = nothing is taken, or it is in Clicks
-	reports     ClickStore  // nil = nothing is taken
+	clicks      *lateTables  // of what apps report; nil = nothing is taken, or it is in Clicks
+	reports     ClickStore   // nil = nothing is taken
+	noted       *lateTables  // of journals; nil = there are none, or they are in Journal
+	journal     JournalStore // nil = there are none
 	status      status.Options
 	names       *segments.Names // nil = nothing is sent to users in a segment
 	closeNames  func()          // nil like names
@@ -257,7 +261,7 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	}
 	g.openInbox()
 	parts.Inbox = g.inbox
-	parts.Clicks = g.clicksOf()
+	parts.Clicks, parts.Journal = g.clicksOf(), g.journalOf()
 	if g.WrapProducer != nil {
 		parts.Producer = g.WrapProducer(parts.Producer)
 	}
@@ -272,7 +276,7 @@ func (g *openGateway) close() {
 	g.admin.Close()
 	g.rows.close()
 	g.closeAsked()
-	for _, tables := range []*lateTables{g.tables, g.inboxTables, g.clicks} {
+	for _, tables := range []*lateTables{g.tables, g.inboxTables, g.clicks, g.noted} {
 		if tables != nil {
 			tables.close()
 		}
@@ -320,6 +324,7 @@ func (g *openGateway) watch(ctx context.Context, watches *sync.WaitGroup) {
 	g.watchTables(ctx, watches)
 	g.watchInbox(ctx, watches)
 	g.watchClicks(ctx, watches)
+	g.watchJournal(ctx, watches)
 	watches.Go(func() {
 		g.callers.Watch(ctx, c.Gateway.ReloadKeys, func(err error) {
 			g.metrics.Keys(g.callers.Len(), err)

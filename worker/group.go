@@ -55,13 +55,14 @@ func Run(ctx context.Context, o Options) error {
 // goroutines begin and end in run.
 type group struct {
 	Options
-	health  *health
-	kafka   kafka.Options
-	redis   shards.Client
-	status  Status
-	devices *limits.DeviceLog // where rules of devices count; nil = in Redis
-	inboxes Inboxes           // nil = no lane keeps messages
-	routes  routes
+	health   *health
+	kafka    kafka.Options
+	redis    shards.Client
+	status   Status
+	devices  *limits.DeviceLog // where rules of devices count; nil = in Redis
+	inboxes  Inboxes           // nil = no lane keeps messages
+	journals Journals          // nil = no lane notes whose they are
+	routes   routes
 	// credentials are what is read from files again; never nil once opened.
 	credentials            *credentials
 	redisTLS, cassandraTLS func() *tls.Config // nil = plain text

@@ -132,6 +132,7 @@ func (g *group) stages(l configs.Lane, half *lane, retry bool) []pipeline.Stage 
 	}
 	return stages.NewOrder(
 		&stages.Dedupe{Filter: shared.filter, Ledger: g.status, ConfirmAll: l.IgnoreBlocked},
+		g.journal(l, retry),
 		&stages.Accept{Apps: apps, GreatestAge: l.GreatestAge, DefaultPriority: wiring.Priority(l.DefaultPriority),
 			MayBeCritical: l.MayBeCritical(), Lowered: shared.pipeline.Lowered(half.name), Replace: l.Replaces()},
 		shed,
@@ -141,6 +142,15 @@ func (g *group) stages(l configs.Lane, half *lane, retry bool) []pipeline.Stage 
 		g.inbox(l),
 		g.limits(l),
 	)
+}
+
+// journal is the stage that notes a lane's messages for who looks for them by user; nil = it
+// notes none. What is tried again was noted at first.
+func (g *group) journal(l configs.Lane, retry bool) *stages.Journal {
+	if l.Journal == 0 || retry {
+		return nil
+	}
+	return &stages.Journal{Journals: g.journals, Lane: l.Name, Kept: l.Journal}
 }
 
 // inbox is the stage that keeps a lane's messages for users who look for them; nil = it

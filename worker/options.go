@@ -56,6 +56,12 @@ type Inboxes interface {
 	Close()
 }
 
+// Journals are where lanes note which messages users were meant to get.
+type Journals interface {
+	stages.Journals
+	Close()
+}
+
 // Options are the options of a worker. Config must be valid; Config, Log, Metrics
 // and Exit are required.
 type Options struct {
@@ -81,6 +87,9 @@ type Options struct {
 	// OpenInboxes opens the inboxes where a lane has some; nil = in Cassandra. It is called
 	// again until it succeeds.
 	OpenInboxes func(ctx context.Context, o status.Options) (Inboxes, error)
+	// OpenJournals opens the journals where a lane has some; nil = in Cassandra. It is called
+	// again until it succeeds.
+	OpenJournals func(ctx context.Context, o status.Options) (Journals, error)
 	// Observe, if set, sees every group of answers before the pipeline does, in
 	// several goroutines at once.
 	Observe func([]*pipeline.Delivery)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/inbox"
+	"github.com/pushfleet/pushfleet/journal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
@@ -41,7 +42,7 @@ func (g *group) openStores(ctx context.Context) error {
 	if openStatus == nil {
 		openStatus = openCassandra
 	}
-	var closeDevices, closeInboxes func()
+	var closeDevices, closeInboxes, closeJournals func()
 	err = connectAll(
 		func() error {
 			err := connect(ctx, g.Log, g.health, "kafka", strings.Join(c.Kafka.Brokers, ","), func(ctx context.Context) error {
@@ -74,8 +75,12 @@ func (g *group) openStores(ctx context.Context) error {
 			closeInboxes, err = g.connectInboxes(ctx, statusOptions)
 			return err
 		},
+		func() (err error) {
+			closeJournals, err = g.connectJournals(ctx, statusOptions)
+			return err
+		},
 	)
-	g.opened = append(g.opened, closeDevices, closeInboxes)
+	g.opened = append(g.opened, closeDevices, closeInboxes, closeJournals)
 	if g.status != nil {
 		g.opened = append(g.opened, g.status.Close)
 	}
@@ -147,6 +152,46 @@ func openInboxes(ctx context.Context, c *configs.Config, o status.Options) (Inbo
 		return nil, err
 	}
 	return ownInboxes{store, done}, nil
+}
+
+// connectJournals connects to where it is noted which messages users were meant to get, if a
+// lane asks for it.
+func (g *group) connectJournals(ctx context.Context, o status.Options) (done func(), err error) {
+	if !g.Config.KeepsJournals() {
+		return func() {}, nil
+	}
+	open := g.OpenJournals
+	if open == nil {
+		open = func(ctx context.Context, o status.Options) (Journals, error) { return openJournals(ctx, g.Config, o) }
+	}
+	err = connect(ctx, g.Log, g.health, "journal", strings.Join(g.Config.Cassandra.Hosts, ","), func(ctx context.Context) error {
+		return limited(ctx, 2*g.Config.Cassandra.Timeout, func(ctx context.Context) (err error) {
+			g.journals, err = open(ctx, o)
+			return err
+		})
+	})
+	if err != nil {
+		return func() {}, err
+	}
+	return g.journals.Close, nil
+}
+
+// ownJournals are journals with a session of their own.
+type ownJournals struct {
+	*journal.Store
+	close func()
+}
+
+// Close ends the session.
+func (j ownJournals) Close() { j.close() }
+
+// openJournals connects to Cassandra.
+func openJournals(ctx context.Context, c *configs.Config, o status.Options) (Journals, error) {
+	store, done, err := wiring.Journal(ctx, c, o)
+	if err != nil {
+		return nil, err
+	}
+	return ownJournals{store, done}, nil
 }
 
 // limited gives each attempt a time-out of its own.

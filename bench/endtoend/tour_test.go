@@ -68,7 +68,7 @@ func TestAGeneratedClientDoesTheTour(t *testing.T) {
 // forTheTour configures all that the contract has. dir is for the files of secrets.
 func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	t.Helper()
-	c.Lanes[0].Inbox = true
+	c.Lanes[0].Inbox, c.Lanes[0].Journal = true, 24*time.Hour
 	g := &c.Gateway
 	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled, g.Audiences, c.Registry.Audiences = true, true, true, true, true, true, true

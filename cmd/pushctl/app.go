@@ -41,7 +41,8 @@ type app struct {
 	loaded  *configs.Config
 	store   reach.Rows    // nil = those of Cassandra; tests have some in memory
 	inbox   erasedInbox   // nil = that of Cassandra; tests have one in memory
-	clicks  erasedClicks  // likewise
+	clicks  erasedRows    // likewise
+	journal erasedRows    // likewise
 	members erasedMembers // likewise
 	servers *reach.Servers
 	closes  []func()

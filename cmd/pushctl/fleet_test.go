@@ -30,7 +30,8 @@ type fleet struct {
 	status   *status.Memory
 	reader   reach.Rows    // the commands' status store: status, unless a test sets another one
 	inbox    erasedInbox   // nil = that of Cassandra
-	clicks   erasedClicks  // likewise
+	clicks   erasedRows    // likewise
+	journal  erasedRows    // likewise
 	members  erasedMembers // likewise
 	config   string        // the file's name
 	patience time.Duration // with a server that does not answer
@@ -83,7 +84,7 @@ func (f *fleet) runFrom(ctx context.Context, stdin io.Reader, args ...string) (e
 	var out, errs bytes.Buffer
 	a := newApp(stdin, &out, &errs)
 	defer a.close()
-	a.environ, a.store, a.inbox, a.clicks, a.members, a.connectTime = nil, f.reader, f.inbox, f.clicks, f.members, f.patience
+	a.environ, a.store, a.inbox, a.clicks, a.journal, a.members, a.connectTime = nil, f.reader, f.inbox, f.clicks, f.journal, f.members, f.patience
 	at := slices.Index(args, "--") // behind it there are no flags
 	if at < 0 {
 		at = len(args)

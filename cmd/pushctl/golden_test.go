@@ -65,8 +65,8 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`[{"user_id":"u","part":"preferences","device":"","reason":"broken_rule","place":"push.users/1/2","stands":true,"at":"2026-11-21T08:30:00Z"}]`},
 		"users quarantine ls, none": {explainQuarantine(nil, nil), `[]`},
 		"users erase": {explainErased(&eraseAnswer{UserID: "u", UserHash: "ff", Found: eraseCounts{Devices: 1, Tokens: 1}, Tombstones: 1, Applied: true, Remains: []remaining{{"w", "x", "y"}}}, 0),
-			`{"user_id":"u","user_hash":"ff","dry_run":false,"found":{"devices":1,"preferences":0,"profile":0,"personal_limits":0,"other_parts":0,"user_record":0,"token_index_entries":1,"limiter_states":0,"collapse_keys":0,"device_limit_rows":0,"subscriptions":0,"inbox_entries":0,"reports":0,"audiences":0},` +
-				`"tombstones":1,"applied":true,"left":{"devices":0,"preferences":0,"profile":0,"personal_limits":0,"other_parts":0,"user_record":0,"token_index_entries":0,"limiter_states":0,"collapse_keys":0,"device_limit_rows":0,"subscriptions":0,"inbox_entries":0,"reports":0,"audiences":0},` +
+			`{"user_id":"u","user_hash":"ff","dry_run":false,"found":{"devices":1,"preferences":0,"profile":0,"personal_limits":0,"other_parts":0,"user_record":0,"token_index_entries":1,"limiter_states":0,"collapse_keys":0,"device_limit_rows":0,"subscriptions":0,"inbox_entries":0,"reports":0,"audiences":0,"journal_entries":0},` +
+				`"tombstones":1,"applied":true,"left":{"devices":0,"preferences":0,"profile":0,"personal_limits":0,"other_parts":0,"user_record":0,"token_index_entries":0,"limiter_states":0,"collapse_keys":0,"device_limit_rows":0,"subscriptions":0,"inbox_entries":0,"reports":0,"audiences":0,"journal_entries":0},` +
 				`"remains":[{"where":"w","what":"x","until":"y"}]}`},
 		"prefs": {explainPrefs("u", push.Preferences{Types: []string{"promo"}, Quiet: []push.QuietHours{{From: 22 * 60, To: 7 * 60, Days: 3}}}),
 			`{"user_id":"u","opt_out_all":false,"opt_out_channels":[],"opt_out_types":["promo"],"blocked":false,"opt_out_senders":[],"opt_in_types":[],` +

@@ -37,7 +37,7 @@ func newEraseCommand(a *app) *cobra.Command {
 of them, the entries of the token index, limiter states and collapse keys, and in Cassandra what rules of devices
 count, if limits.devices says so, subscriptions, if gateway.topics does, the inboxes of all configured apps, if a
 lane's inbox or gateway.inbox does, what apps reported, if gateway.clicks does, and that the user uses the configured
-apps, if registry.audiences or gateway.audiences does. The answer counts what was found and what is left, and lists what only time removes,
+apps, if registry.audiences or gateway.audiences does, and in journals, if a lane has one. The answer counts what was found and what is left, and lists what only time removes,
 such as status rows (which have a hash of the user's id) and records of topics.
 
 The command reads the user's partition of push.users from its start, so it also finds what Redis does not
@@ -75,6 +75,7 @@ type eraseCounts struct {
 	Inbox       int `json:"inbox_entries"`     // in Cassandra, of all apps
 	Clicks      int `json:"reports"`           // in Cassandra: clicks and who unsubscribed
 	Audiences   int `json:"audiences"`         // in Cassandra: apps that the user is noted to use
+	Journal     int `json:"journal_entries"`   // in Cassandra: notifications that were meant for the user
 }
 
 // remaining is what only time removes, in the JSON answer.
@@ -107,8 +108,9 @@ type erasing struct {
 	devices *limits.DeviceLog    // nil = rules of devices count in Redis
 	topics  *subscriptions.Store // nil = there are none
 	inboxes *erasedInboxes       // nil = none are kept
-	clicks  erasedClicks         // nil = none are kept
+	clicks  erasedRows           // nil = none are kept
 	members *erasedAudiences     // nil = it is not noted who uses an app
+	journal erasedRows           // nil = no lane has one
 	show    *progress
 	answer  eraseAnswer
 }
@@ -142,6 +144,9 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 		return err
 	}
 	if e.members, err = a.audiencesOf(ctx, c, user); err != nil {
+		return err
+	}
+	if e.journal, err = a.journalStore(ctx, c); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -239,6 +244,9 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err == nil && e.members != nil {
 		left.Audiences, err = e.members.count(ctx)
 	}
+	if err == nil && e.journal != nil {
+		left.Journal, err = e.journal.Count(ctx, e.user)
+	}
 	e.answer.Left = left
 	return r, err
 }
@@ -294,6 +302,9 @@ func (e *erasing) do(ctx context.Context, wait time.Duration) (err error) {
 	}
 	if err == nil && e.members != nil {
 		err = e.members.forget(ctx)
+	}
+	if err == nil && e.journal != nil {
+		err = e.journal.Forget(ctx, e.user)
 	}
 	if err != nil {
 		return err
@@ -351,6 +362,9 @@ func remainsOf(c *configs.Config, user string, found erase.Remains) []remaining 
 // waiting says what notifications that are still to be sent come to.
 func waiting(c *configs.Config) string {
 	what := "notifications with the user's id and their text; those still to be sent find no device, unless they name one"
+	if c.KeepsJournals() {
+		what += ", and are noted in the user's journal (lanes[].journal): repeat the command when they are over"
+	}
 	if c.KeepsInboxes() {
 		what += ", and go to the user's inbox where the lane has inbox: repeat the command when they are over"
 	}
@@ -378,6 +392,7 @@ func explainErased(v *eraseAnswer, wait time.Duration) terminal.Answer {
 		{"Cassandra", "inbox entries", v.Found.Inbox, v.Left.Inbox},
 		{"Cassandra", "reports of apps", v.Found.Clicks, v.Left.Clicks},
 		{"Cassandra", "audiences of apps", v.Found.Audiences, v.Left.Audiences},
+		{"Cassandra", "journal entries", v.Found.Journal, v.Left.Journal},
 	} {
 		left := strconv.Itoa(r.left)
 		if v.DryRun {

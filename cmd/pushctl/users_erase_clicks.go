@@ -8,14 +8,14 @@ import (
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// erasedClicks is what users erase needs of a store of what apps report.
-type erasedClicks interface {
+// erasedRows is what users erase needs of a store with rows of users.
+type erasedRows interface {
 	Count(ctx context.Context, user string) (rows int, err error)
 	Forget(ctx context.Context, user string) error
 }
 
 // clicksStore is where reports of apps are; nil = there are none.
-func (a *app) clicksStore(ctx context.Context, c *configs.Config) (erasedClicks, error) {
+func (a *app) clicksStore(ctx context.Context, c *configs.Config) (erasedRows, error) {
 	if !c.Gateway.Clicks.Enabled {
 		return nil, nil
 	}

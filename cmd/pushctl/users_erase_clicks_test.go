@@ -17,7 +17,7 @@ import (
 
 // clicksStore is clicks.Store and clicks.Memory.
 type clicksStore interface {
-	erasedClicks
+	erasedRows
 	Note(ctx context.Context, r *clicks.Report) error
 }
 
@@ -66,7 +66,7 @@ func TestEraseClicks(t *testing.T) {
 }
 
 // keepsAll is a store that can be read alone.
-type keepsAll struct{ erasedClicks }
+type keepsAll struct{ erasedRows }
 
 func (keepsAll) Forget(context.Context, string) error { return errors.New("unauthorized") }
 

@@ -17,7 +17,7 @@ from pushgateway.api.messages import limits, send, send_batch
 from pushgateway.api.receipts import count_receivers, query, receipt, report, report_many, why_recipient
 from pushgateway.api.topics import (cancel_fanout, close_topic, count_subscribers, create_named_topic, create_topic, leave, list_messages, list_topics, pause_fanout, resume_fanout,
                                     send_to_app, send_to_segment, send_to_topic, subscribe, subscribe_many, subscribers, topic, topics_of_user)
-from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, preferences, register_device,
+from pushgateway.api.users import (clicks, device, devices, limits_of_user, make_unsubscribe_link, make_user_token, messages_of_user, preferences, register_device,
                                    register_named_device, remove_device, set_preferences)
 from pushgateway.models import (CreateTopicBody, Event, LinkRequest, MarkInboxBody, Message, Problem, Query, QuietHours, Registration,
                                 RegistrationPlatform, Reported, SendToAppBody, SendToSegmentBody, SendToTopicBody, Status, SubscriptionForm, SubscriptionFormMode, TokenRequest, TopicForm, Wishes)
@@ -133,6 +133,11 @@ def messages():
     receipts = [r.receipt for r in batch.results]
     until("both are final", lambda: all(r.final for r in ask(query, body=Query(receipts=receipts), expect=200).results))
     want("their ends", [r.status for r in ask(query, body=Query(receipts=receipts), expect=200).results], [Status.DELIVERED, Status.FAILED])
+
+    noted = ask(messages_of_user, REACHED, app=APP, limit=2, expect=200)
+    want("whose they are", sorted((m.id, m.status.value) for m in noted.messages), sorted([(one, "DELIVERED"), (two, "FAILED")]))
+    before = ask(messages_of_user, REACHED, after=noted.next_, expect=200).messages
+    want("what came before", [(m.id, m.sender_id, len(m.devices)) for m in before], [(accepted.id, "tour", 1)])
 
     kept = ask(send, body=message(WITHOUT, data={"order": "17"}, clicks=True), expect=202)
     want("without a device", final(kept.receipt).state.value, "INBOX")
