@@ -154,7 +154,7 @@ var testsAlso = map[string][]string{
 	"audiences":       {"audiences/audiencestest"},
 	"clicks":          {"clicks/clickstest"},
 	"client":          {"gateway", "gateway/quota", "inbox", "clicks", "journal"}, // which it is tried on
-	"fanout":          {"kafka"},                                       // whose partitions and groups it must agree with
+	"fanout":          {"kafka"},                                                  // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
