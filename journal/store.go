@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -47,10 +48,19 @@ func New(o Options) *Store {
 const (
 	selectAny    = "SELECT user FROM user_messages LIMIT 1"
 	insertEntry  = "INSERT INTO user_messages (user, period, at, id, app, sender, type, lane) VALUES (?, ?, ?, ?, ?, ?, ?, ?) USING TTL ?"
+	valuesOfOne  = 9
 	selectPage   = "SELECT at, id, app, sender, type, lane FROM user_messages WHERE user = ? AND period = ? AND (at, id) < (?, ?) LIMIT ?"
 	selectIDs    = "SELECT id FROM user_messages WHERE user = ? AND period = ?"
 	deletePeriod = "DELETE FROM user_messages WHERE user = ? AND period = ?"
 )
+
+// together is how many entries one statement writes. They are of as many partitions, and more
+// than ten in a batch Cassandra calls a mistake in its log: its coordinator passes each on. What
+// a statement costs besides is most of what one entry costs.
+const together = 10
+
+// insertTogether writes so many.
+var insertTogether = "BEGIN UNLOGGED BATCH " + strings.Repeat(insertEntry+"; ", together) + "APPLY BATCH"
 
 // Check reads the table: an error says that it is missing or cannot be read.
 func (s *Store) Check(ctx context.Context) error {
@@ -61,39 +71,51 @@ func (s *Store) Check(ctx context.Context) error {
 	return nil
 }
 
-// Put writes entries, each by itself, and says of the first that failed why. With nil all are
-// durable. What is there already stays as it is.
+// Put writes entries, some with each statement, and says of the first that failed why. With
+// nil all are durable. What is there already stays as it is.
 func (s *Store) Put(ctx context.Context, entries []Entry) error {
 	now := s.now()
 	of, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan *Entry) // closed when there are no more
+	next := make(chan []Entry) // closed when there are no more
 	var running sync.WaitGroup
 	for range min(s.concurrency, len(entries)) {
 		running.Go(func() {
-			for e := range next {
-				if err := s.insert(of, e, now); err != nil {
+			for some := range next {
+				if err := s.insert(of, some, now); err != nil {
 					cancel(err)
 				}
 			}
 		})
 	}
-	for i := range entries {
+	for len(entries) > 0 && of.Err() == nil {
+		n := 1
+		if len(entries) >= together {
+			n = together
+		}
 		select {
-		case next <- &entries[i]:
-			continue
+		case next <- entries[:n]:
+			entries = entries[n:]
 		case <-of.Done():
 		}
-		break
 	}
 	close(next)
 	running.Wait()
 	return context.Cause(of)
 }
 
-func (s *Store) insert(ctx context.Context, e *Entry, now time.Time) error {
-	err := s.tables.Exec(ctx, insertEntry, e.User, periodOf(e.At), e.At, e.ID, e.App, e.Sender, e.Type, e.Lane, left(e, now))
-	if err != nil {
+// insert writes one entry, or as many as go together.
+func (s *Store) insert(ctx context.Context, entries []Entry, now time.Time) error {
+	values := make([]any, 0, valuesOfOne*len(entries))
+	for i := range entries {
+		e := &entries[i]
+		values = append(values, e.User, periodOf(e.At), e.At, e.ID, e.App, e.Sender, e.Type, e.Lane, left(e, now))
+	}
+	statement := insertEntry
+	if len(entries) == together {
+		statement = insertTogether
+	}
+	if err := s.tables.Exec(ctx, statement, values...); err != nil {
 		return fmt.Errorf("journal: writing an entry: %w", err)
 	}
 	return nil
