@@ -53,7 +53,7 @@ func (w *world) messages(key, query string) string {
 // Messages of a user are those of the asking key's apps and sender, with what became of each.
 func TestMessagesOfUser(t *testing.T) {
 	entries := []journal.Entry{of("open", "shop", "orders", "transactional"), of("sent", "shop", "orders", "transactional"), of("bank", "bank", "orders", "critical"),
-		of("other", "shop", "campaigns", "promotional"), of("limited", "shop", "orders", "promotional"), of("foreign", "shop", "orders", "promotional")}
+		of("other", "shop", "campaigns", "promotional"), of("limited", "shop", "orders", "promotional"), of("foreign", "shop", "orders", "promotional"), of("elsewhere", "unconfigured", "orders", "bulk")}
 	m, journals := journalOf(t, entries...)
 	w := newWorld(t, journals)
 	now, own := time.Now().UTC().Truncate(time.Millisecond), push.UserHash("u42")

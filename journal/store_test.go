@@ -16,7 +16,8 @@ import (
 type tables struct {
 	mu    sync.Mutex
 	done  []string
-	under int // guarded by mu; statements in flight, and the most of them
+	wrong bool // guarded by mu; a statement had more or fewer values than it takes
+	under int  // guarded by mu; statements in flight, and the most of them
 	most  int
 	fails func(values []any) error
 	takes time.Duration
@@ -25,6 +26,7 @@ type tables struct {
 func (f *tables) Exec(ctx context.Context, statement string, values ...any) error {
 	f.mu.Lock()
 	f.done = append(f.done, fmt.Sprint(statement, values))
+	f.wrong = f.wrong || strings.Count(statement, "?") != len(values)
 	f.under++
 	f.most = max(f.most, f.under)
 	f.mu.Unlock()
@@ -59,22 +61,24 @@ func entries(n int) (list []Entry) {
 
 // So many statements are under way at once as may be, of ten entries while there are as many.
 func TestPutAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &tables{takes: time.Millisecond}
-		began := time.Now()
-		if err := New(Options{Tables: f, Concurrency: 10}).Put(t.Context(), entries(1005)); err != nil {
-			t.Fatal(err)
-		}
-		if len(f.done) != 105 || f.most != 10 || time.Since(began) != 11*time.Millisecond {
-			t.Errorf("%d statements, %d at once, %s", len(f.done), f.most, time.Since(began))
-		}
-		all := strings.Join(f.done, "\n")
-		for i := range 1005 {
-			if strings.Count(all, fmt.Sprintf(" n%d ", i)) != 1 {
-				t.Errorf("n%d is not written once", i)
+	for n, want := range map[int]int{1005: 105, 1000: 100, 10: 1, 9: 9} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &tables{takes: time.Millisecond}
+			began := time.Now()
+			if err := New(Options{Tables: f, Concurrency: 10}).Put(t.Context(), entries(n)); err != nil {
+				t.Fatal(err)
 			}
-		}
-	})
+			if len(f.done) != want || f.most != min(10, want) || f.wrong || time.Since(began) != time.Duration((want+9)/10)*time.Millisecond {
+				t.Errorf("%d entries: %d statements, %d at once, with values that do not fit: %t, %s", n, len(f.done), f.most, f.wrong, time.Since(began))
+			}
+			all := strings.Join(f.done, "\n")
+			for i := range n {
+				if strings.Count(all, fmt.Sprintf(" n%d ", i)) != 1 {
+					t.Errorf("n%d is not written once", i)
+				}
+			}
+		})
+	}
 }
 
 // The first that fails is told of, and what waits is not begun.

@@ -81,18 +81,24 @@ func TestTheFirstAnswerEndsTheWait(t *testing.T) {
 		g := f.join()
 		defer g.close()
 		g.link.set(20 * time.Millisecond)
-		var first time.Duration
-		f.running.Go(func() {
-			_, first = g.take(1)
-			g.link.set(10 * time.Second)
-		})
-		const later = 30 * time.Millisecond // when the first ask, which does not ask for this one, is under way
-		time.Sleep(later)
-		taken, took := g.take(1)
-		f.running.Wait()
-		if taken.Len() != 0 || took+later != first+MaxWait {
-			t.Errorf("%d were admitted after %s, %s after the first answer, want none after %s", taken.Len(), took, took+later-first, MaxWait)
+		began := time.Now()
+		ended := make(chan time.Duration, 2) // by whom it was answered for first
+		take := func() {
+			taken, _ := g.take(1)
+			if at := time.Since(began); taken.Len() == 1 {
+				g.link.set(10 * time.Second)
+				ended <- at
+			} else {
+				ended <- -at
+			}
 		}
+		f.running.Go(take)
+		time.Sleep(30 * time.Millisecond) // the first ask is under way, and asks for one message
+		f.running.Go(take)
+		f.running.Wait()
 		g.link.set(0)
+		if first, other := <-ended, <-ended; first <= MaxWait || other != -(first+MaxWait) {
+			t.Errorf("one was admitted after %s, and the other ended at %s, want refused %s later", first, other, MaxWait)
+		}
 	})
 }
