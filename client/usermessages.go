@@ -24,7 +24,7 @@ type UserMessage struct {
 	SenderID  string    `json:"sender_id"`
 	Type      string    `json:"type"`
 	Lane      string    `json:"lane"`
-	At        time.Time `json:"at"`     // when its first record was written
+	At        time.Time `json:"at"`     // the time in its id, or when its first record was written
 	Status    string    `json:"status"` // PENDING, SENDING, DELIVERED, INBOX, FAILED or UNKNOWN
 	Reason    string    `json:"reason"`
 	Meaning   string    `json:"meaning"`

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/journal"
@@ -46,7 +47,7 @@ type userMessage struct {
 	Sender    string    `json:"sender_id"`
 	Type      string    `json:"type"`
 	Lane      string    `json:"lane"`
-	At        time.Time `json:"at"` // when its first record was written
+	At        time.Time `json:"at"` // the time in its id, or when its first record was written
 	Status    string    `json:"status"`
 	Reason    string    `json:"reason,omitempty"`
 	Meaning   string    `json:"meaning"`
@@ -178,5 +179,5 @@ func openJournalCursor(text string) (p journal.Position, ok bool) {
 	if at < 0 || at > 1<<53 {
 		return p, false
 	}
-	return journal.Position{At: time.UnixMilli(at).UTC(), ID: string(b[8:])}, true
+	return journal.Position{At: time.UnixMilli(at).UTC(), ID: string(b[8:])}, utf8.Valid(b[8:])
 }

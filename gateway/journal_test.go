@@ -72,6 +72,7 @@ func TestMessagesOfUser(t *testing.T) {
 		{keyOrders, "limit=101", "bad_request"}, {keyOrders, "days=1&days=1", "bad_request"}, {keyOrders, "type=news", "bad_request"}, {keyOrders, "app=%zz", "bad_request"},
 		{keyOrders, "after=", "bad_request"}, {keyOrders, "after=%21", "bad_request"}, {keyOrders, "after=" + base64.RawURLEncoding.EncodeToString([]byte{255, 0, 0, 0, 0, 0, 0, 0}), "bad_request"},
 		{keyOrders, "after=" + base64.RawURLEncoding.EncodeToString(make([]byte, 8+maxText+1)), "bad_request"}, {keyOrders, "after=" + base64.RawURLEncoding.EncodeToString(make([]byte, 8)), ""},
+		{keyOrders, "after=" + base64.RawURLEncoding.EncodeToString(append(make([]byte, 8), 0xff, 0xfe)), "bad_request"},
 	} {
 		if got := w.messages(tt.key, tt.query); got != tt.want {
 			t.Errorf("%.12s, %q: %s, want %s", tt.key, tt.query, got, tt.want)

@@ -12,7 +12,7 @@ const (
 // Position is the place of an entry in its journal. Entries are read from the newest to the
 // oldest; of one time, from the greatest id to the least.
 type Position struct {
-	At time.Time // when the notification's first record was written, in milliseconds
+	At time.Time // of the notification, in milliseconds: the same whenever its record is read
 	ID string    // of the notification
 }
 

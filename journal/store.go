@@ -3,6 +3,7 @@ package journal
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -72,9 +73,14 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 // Put writes entries, some with each statement, and says of the first that failed why. With
-// nil all are durable. What is there already stays as it is.
+// nil all are durable, but for those older than anything that is kept, which are left out. What
+// is there already stays as it is.
 func (s *Store) Put(ctx context.Context, entries []Entry) error {
 	now := s.now()
+	oldest := now.Add(-MostKept)
+	if old := func(e Entry) bool { return e.At.Before(oldest) }; slices.ContainsFunc(entries, old) {
+		entries = slices.DeleteFunc(slices.Clone(entries), old)
+	}
 	of, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	next := make(chan []Entry) // closed when there are no more
@@ -147,7 +153,10 @@ func (s *Store) Page(ctx context.Context, q *Question) (page []Entry, next *Posi
 		}
 		for i := range rows {
 			e := &rows[i]
-			if at = e.Position; !q.wants(e) || seen[e.ID] {
+			if at = e.Position; at.At.Before(q.Since) {
+				return page, nil, nil
+			}
+			if !q.wants(e) || seen[e.ID] {
 				continue
 			}
 			seen[e.ID] = true
@@ -206,10 +215,11 @@ func periodOf(at time.Time) int { return int(at.Unix() / int64(period/time.Secon
 // ahead is by how much the clock of a producer may be ahead of ours.
 const ahead = 24 * time.Hour
 
-// periods are all that can have rows, however long these are kept.
+// periods are all that can have rows, however long these are kept: an hour longer than that
+// at least (left).
 func (s *Store) periods() (list []int) {
 	now := s.now()
-	for p := periodOf(now.Add(ahead)); p >= periodOf(now.Add(-MostKept)); p-- {
+	for p := periodOf(now.Add(ahead)); p >= periodOf(now.Add(-MostKept-2*time.Hour)); p-- {
 		list = append(list, p)
 	}
 	return list

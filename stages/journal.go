@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/journal"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -39,7 +40,7 @@ func (s *Journal) Apply(ctx context.Context, b *pipeline.Batch) error {
 			continue
 		}
 		entries = append(entries, journal.Entry{
-			Position: journal.Position{At: it.FirstSeen.UTC().Truncate(time.Millisecond), ID: it.ID},
+			Position: journal.Position(inbox.PositionOf(it.ID, it.FirstSeen)),
 			User:     it.UserID, App: it.App, Sender: it.SenderID, Type: it.Type, Lane: s.Lane, Kept: s.Kept,
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/journal"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -48,7 +49,7 @@ func TestJournalNotes(t *testing.T) {
 	if len(s.written) != 2 || s.written[1].ID != "named" || s.written[1].User != "u2" {
 		t.Fatalf("%+v", s.written)
 	}
-	want := journal.Entry{Position: journal.Position{At: hour.Add(1500 * time.Microsecond).UTC().Truncate(time.Millisecond), ID: "a"}, User: "u1", App: b.Items[0].App, Sender: "orders", Type: "news", Lane: "bulk", Kept: 48 * time.Hour}
+	want := journal.Entry{Position: journal.Position(inbox.PositionOf("a", hour.Add(1500*time.Microsecond))), User: "u1", App: b.Items[0].App, Sender: "orders", Type: "news", Lane: "bulk", Kept: 48 * time.Hour}
 	if s.written[0] != want {
 		t.Errorf("%+v, want %+v", s.written[0], want)
 	}

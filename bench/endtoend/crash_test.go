@@ -70,7 +70,7 @@ func (a *acceptances) repeats(kills []time.Time) []int {
 }
 
 // kill -9 in the middle loses nothing, and repeats no more than was in flight
-// or answered and not yet durable.
+// or answered and not yet durable. Each notification is found by its user.
 func TestKillLosesNothing(t *testing.T) {
 	const records, kills = 20_000, 3
 	people := newCrowd(t, records)
@@ -81,9 +81,11 @@ func TestKillLosesNothing(t *testing.T) {
 		// Until the group notices a death; long enough that a busy machine does
 		// not make it believe in one that was not.
 		c.Kafka.SessionTimeout = 6 * time.Second
+		c.Lanes[0].Journal = 48 * time.Hour
 	}})
 	w.populate(people)
-	check(t, w.Produce(waiting(t), fleet.FromCrowd(people.Records(), records)))
+	sent := fleet.FromCrowd(people.Records(), records)
+	check(t, w.Produce(waiting(t), sent))
 	worker := w.worker()
 	metrics, err := worker.Metrics(waiting(t))
 	check(t, err)
@@ -99,6 +101,7 @@ func TestKillLosesNothing(t *testing.T) {
 		worker = w.worker()
 	}
 	r := w.clean(fleet.AccountOptions{Cap: people.Cap})
+	w.noted(sent)
 	for n, repeated := range accepted.repeats(killed) {
 		t.Logf("kill %d repeated %d pushes", n+1, repeated)
 		if repeated > bound {

@@ -71,11 +71,11 @@ func (w *world) roundOfFanout(ctx context.Context, o *Options, r *Result, p *fle
 	}
 	profile := w.profileFanout(ctx, o, p)
 	took, err := w.sendToAll(ctx, o, r)
-	if err = errors.Join(err, profile.wait()); err != nil {
-		return nil, err
+	if err != nil {
+		return nil, errors.Join(err, profile.wait())
 	}
 	after, err := w.takeFanout(ctx, p)
-	if err != nil {
+	if err = errors.Join(err, profile.wait()); err != nil {
 		return nil, err
 	}
 	f := fanoutBetween(before, after, took, o.Subscribers)

@@ -32,10 +32,10 @@ type Fanout struct {
 	CassandraCPU float64 `json:"cassandra_cpu_us"`
 	Allocations  float64 `json:"fanout_allocs"`
 	Bytes        float64 `json:"fanout_alloc_bytes"`
-	PeakRSS      float64 `json:"fanout_peak_rss_mb"`
-	Others       float64 `json:"others_cores"`    // busy with something else meanwhile
-	Compiling    float64 `json:"compiling_cores"` // on which Java compiled meanwhile: part of what its servers used
-	Rounds       int     `json:"rounds"`          // of which the last one counts
+	PeakRSS      float64 `json:"fanout_peak_rss_mb"` // over all rounds
+	Others       float64 `json:"others_cores"`       // busy with something else meanwhile
+	Compiling    float64 `json:"compiling_cores"`    // on which Java compiled meanwhile: part of what its servers used
+	Rounds       int     `json:"rounds"`             // of which the last one counts
 }
 
 // Result is what was seen.

@@ -164,6 +164,7 @@ func (s *Sender) settle(now int64, a *ask, l *leases) {
 	s.clock.heard(l.time*1000, a.sent, now)
 	_, latest := s.clock.span(now, s.away)
 	s.away, s.silent, s.heard, s.took = false, 0, now, now-a.sent
+	s.quotas.known.Store(true)
 	for i := range s.windows {
 		w := &s.windows[i]
 		w.reseat(latest)
@@ -200,6 +201,7 @@ func (s *Sender) unanswered(now int64, a *ask) (away bool) {
 	}
 	_, latest := s.clock.span(now, s.away)
 	s.away = true
+	s.quotas.known.Store(true)
 	for i := range s.windows {
 		w := &s.windows[i]
 		w.roll(latest)

@@ -20,7 +20,7 @@
 // message asks for its own. Whoever finds nothing held waits for 50 ms at the most, for a
 // lease and not in line: a sender that has been silent, and a batch larger than what is held. Where
 // Redis is slower, the lease that comes too late is kept for three seconds for who comes again.
-// A sender's first messages at a gateway wait until Redis has answered for the first time, or is away.
+// The first messages at a gateway that has just begun wait until Redis has answered for the first time, or is away.
 //
 // Windows are told by Redis's clock (TIME), which a gateway knows within the round trip of its
 // asks and carries on by its monotonic clock. A lease counts for its own window only, and not

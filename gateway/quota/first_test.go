@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -99,6 +100,47 @@ func TestTheFirstAnswerEndsTheWait(t *testing.T) {
 		g.link.set(0)
 		if first, other := <-ended, <-ended; first <= MaxWait || other != -(first+MaxWait) {
 			t.Errorf("one was admitted after %s, and the other ended at %s, want refused %s later", first, other, MaxWait)
+		}
+	})
+}
+
+// Of a gateway that knows Redis a new sender waits no longer than others, nor while it is away.
+func TestANewSenderOfAnOldGateway(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 1000}, Gateways: 4}, func(f *fleet) {
+		g := f.join()
+		defer g.close()
+		g.take(1)
+		g.link.set(100 * time.Millisecond)
+		began := time.Now()
+		if taken := g.Of("b").Take(context.Background(), 1); taken.Len() != 0 || time.Since(began) != MaxWait {
+			t.Errorf("%d were admitted after %s", taken.Len(), time.Since(began))
+		}
+		g.link.set(0)
+		f.redis.Close()
+		for range 50 {
+			g.take(1)
+			time.Sleep(100 * time.Millisecond)
+		}
+		began = time.Now()
+		if taken := g.Of("c").Take(context.Background(), 1); taken.Len() != 0 || time.Since(began) != MaxWait {
+			t.Errorf("while Redis is away %d were admitted after %s", taken.Len(), time.Since(began))
+		}
+	})
+}
+
+// Who has gone takes no place of those who wait for the first answer.
+func TestWhoHasGoneDoesNotComeFirst(t *testing.T) {
+	inFleet(t, Options{Default: Limits{Minute: 1_000_000}}, func(f *fleet) {
+		g := f.join()
+		defer g.close()
+		g.link.set(20 * time.Millisecond)
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		for range 2 * firsts {
+			g.Of("a").Take(gone, 1)
+		}
+		if taken, took := g.take(1); taken.Len() != 1 || took <= MaxWait {
+			t.Errorf("%d were admitted after %s", taken.Len(), took)
 		}
 	})
 }

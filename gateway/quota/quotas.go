@@ -44,6 +44,8 @@ type Quotas struct {
 	store *store
 	born  time.Time
 	count atomic.Int64  // gateways
+	known atomic.Bool   // Redis has answered, or is away
+	early atomic.Int64  // requests that wait until that is known
 	wake  chan struct{} // capacity 1, never closed: somebody asks out of turn
 
 	senders sync.Map   // names to *Sender; nil = without limits. They are as many as there ever were in the file of keys
@@ -116,6 +118,19 @@ func (q *Quotas) newSender(name string) *Sender {
 		}
 	}
 	return s
+}
+
+// comesFirst reports whether a request may wait until it is known whether Redis is there. If so
+// it is counted in early, until the caller takes it out.
+func (q *Quotas) comesFirst() bool {
+	if q.known.Load() {
+		return false
+	}
+	if q.early.Add(1) <= firsts {
+		return true
+	}
+	q.early.Add(-1)
+	return false
 }
 
 // rouse lets a sender ask at once.

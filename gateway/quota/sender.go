@@ -10,9 +10,9 @@ import (
 const (
 	// MaxWait is how long a message may wait for a lease.
 	MaxWait = 50 * time.Millisecond
-	// firsts is how many requests of a sender may wait until Redis has answered for it for
-	// the first time, or counts as away. That takes longer, as a gateway that has just begun
-	// opens its connections then. They take up requests of the server meanwhile, so they are few.
+	// firsts is how many requests may wait at once, of all senders, until Redis has answered
+	// this gateway for the first time, or counts as away. That takes longer, as it opens its
+	// connections then. They take up requests of the server meanwhile, so they are few.
 	firsts = 100
 	// fresh is how long it is believed that nothing is left.
 	fresh = int64(300 * time.Millisecond)
@@ -34,7 +34,6 @@ type Sender struct {
 	windows []window
 	demand  demand
 	waiting int64         // messages of those who wait
-	early   int           // requests that have waited for the first answer of all
 	missed  int64         // the most messages of one that waited, and had no answer in time
 	claimed int64         // when so many were last wanted
 	changed chan struct{} // closed, and made anew, when something may have changed; nil = nobody waits
@@ -65,7 +64,7 @@ func (t *Taken) Len() int { return t.first.n + t.then.n }
 
 // Take admits up to n messages. If there is no lease for all of them, and it is not known that
 // none can be had, it waits for one, until ctx ends and for MaxWait at the most: for a second
-// if nothing is known of the sender yet.
+// if it is not known yet whether Redis is there.
 func (s *Sender) Take(ctx context.Context, n int) (t Taken) {
 	now := s.quotas.now()
 	s.mu.Lock()
@@ -145,10 +144,10 @@ func (s *Sender) sameWindows(t *taken) bool {
 
 // await is the rest of Take: it waits. The caller holds mu, which is not locked meanwhile.
 func (s *Sender) await(ctx context.Context, now int64, n int, t *Taken) {
-	until, early := now+int64(MaxWait), s.unheard() && s.early < firsts
+	until, early := now+int64(MaxWait), s.quotas.comesFirst()
 	if early {
 		until += int64(silence + every)
-		s.early++
+		defer s.quotas.early.Add(-1)
 	}
 	for now < until && !s.hopeless(now) {
 		if s.changed == nil {
@@ -165,7 +164,7 @@ func (s *Sender) await(ctx context.Context, now int64, n int, t *Taken) {
 		if s.grab(now, n, t); ended || t.Len() == n {
 			return
 		}
-		if early && !s.unheard() { // from now on it waits as others do
+		if early && s.quotas.known.Load() { // from now on it waits as others do
 			until, early = min(until, now+int64(MaxWait)), false
 		}
 	}
@@ -173,9 +172,6 @@ func (s *Sender) await(ctx context.Context, now int64, n int, t *Taken) {
 		s.missed, s.claimed = missing, now
 	}
 }
-
-// unheard reports whether it is not known yet whether Redis is there. The caller holds mu.
-func (s *Sender) unheard() bool { return s.heard < 0 && !s.away }
 
 // wait waits for a change, or a time, and reports whether ctx has ended.
 func wait(ctx context.Context, changed <-chan struct{}, pause time.Duration) (ended bool) {
