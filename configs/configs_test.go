@@ -242,3 +242,15 @@ func TestDocumentedExampleWorks(t *testing.T) {
 		t.Errorf("it gives %+v", c)
 	}
 }
+
+// Gateways look as far back as the longest journal of a lane.
+func TestLongestJournal(t *testing.T) {
+	c := Default()
+	if c.KeepsJournals() || c.LongestJournal() != 0 {
+		t.Error("a journal by default")
+	}
+	c.Lanes[0].Journal, c.Lanes[1].Journal = 48*time.Hour, 24*time.Hour
+	if !c.KeepsJournals() || c.LongestJournal() != 48*time.Hour {
+		t.Errorf("%s", c.LongestJournal())
+	}
+}

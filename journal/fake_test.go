@@ -102,7 +102,7 @@ func TestStatements(t *testing.T) {
 // kept is not.
 func TestEraseFindsAll(t *testing.T) {
 	const day = 24 * time.Hour
-	written := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	written := time.Date(2026, 11, 27, 23, 30, 0, 0, time.UTC)
 	for ago, want := range map[time.Duration]int{-23 * time.Hour: 1, 0: 1, 89 * day: 1, 90 * day: 1, 90*day + time.Second: 0, 101 * day: 0, written.Sub(time.UnixMilli(0)): 0} {
 		for later := range 11 { // days, so that a border of periods is between
 			now := written.AddDate(0, 0, later)
@@ -120,6 +120,21 @@ func TestEraseFindsAll(t *testing.T) {
 			if err := s.Forget(t.Context(), "u"); err != nil || len(f.rows) > 0 {
 				t.Errorf("of %s ago: %v is left, %v", ago, f.rows, err)
 			}
+		}
+	}
+}
+
+// An entry whose time is ahead is read, also where a period begins between now and then.
+func TestEntriesAhead(t *testing.T) {
+	for later := range 11 {
+		now := time.Date(2026, 11, 27, 23, 59, 30, 0, time.UTC).AddDate(0, 0, later)
+		s := journal.New(journal.Options{Tables: newFake(), Now: func() time.Time { return now }})
+		if err := s.Put(t.Context(), []journal.Entry{{Position: journal.Position{At: now.Add(time.Minute), ID: "a"}, User: "u", App: "shop"}}); err != nil {
+			t.Fatal(err)
+		}
+		page, _, err := s.Page(t.Context(), &journal.Question{User: "u", Apps: []string{"shop"}, Since: now.Add(-time.Hour), Behind: journal.Top(now), Limit: 10})
+		if err != nil || len(page) != 1 {
+			t.Errorf("%d days on: %d entries, %v", later, len(page), err)
 		}
 	}
 }
