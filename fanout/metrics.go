@@ -15,16 +15,13 @@ type Metrics struct {
 
 // NewMetrics makes and registers them; nil = they are not registered.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_" + name, Help: help}, labels)
-	}
 	m := &Metrics{
-		jobs:    counter("jobs_total", "Jobs: expanded to chunks, or cancelled before.", "result"),
-		chunks:  counter("chunks_total", "Chunks: ended, ended_before (a repeat), held (their message is paused), over_limit (their sender may reach no more receivers today), limit_unknown (Redis does not say how many those are), given_back (to another process), cancelled.", "lane", "result"),
-		emitted: counter("records_total", "Records produced for receivers, repeats included.", "lane"),
-		skipped: counter("skipped_total", "Members of audiences who got no record, of chunks that have ended.", "lane", "reason"),
-		waits:   counter("waits_total", "Seconds that chunks waited for the workers of their lane to catch up.", "lane"),
-		failed:  counter("failures_total", "Records of fan-outs whose work failed and is repeated, by topic.", "topic"),
+		jobs:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_jobs_total", Help: "Jobs: expanded to chunks, or cancelled before."}, []string{"result"}),
+		chunks:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_chunks_total", Help: "Chunks: ended, ended_before (a repeat), held (their message is paused), over_limit (their sender may reach no more receivers today), limit_unknown (Redis does not say how many those are), given_back (to another process), cancelled."}, []string{"lane", "result"}),
+		emitted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_records_total", Help: "Records produced for receivers, repeats included."}, []string{"lane"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_skipped_total", Help: "Members of audiences who got no record, of chunks that have ended."}, []string{"lane", "reason"}),
+		waits:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_waits_total", Help: "Seconds that chunks waited for the workers of their lane to catch up."}, []string{"lane"}),
+		failed:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_fanout_failures_total", Help: "Records of fan-outs whose work failed and is repeated, by topic."}, []string{"topic"}),
 		broken:  prometheus.NewCounter(prometheus.CounterOpts{Name: "push_fanout_broken_total", Help: "Jobs and chunks that cannot be read. Must be 0."}),
 	}
 	if reg != nil {
