@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/pushfleet/pushfleet/clicks"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
-	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // Reports keep what apps report back of notifications: clicks.Store, or clicks.Memory. It is
@@ -293,37 +291,20 @@ func (g *Gateway) clickCounts(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
-// clicksQuestion reads who asks about whom: keys with the right, of their own sender's
-// notifications unless they may see those of all, and users by their tokens.
+// clicksQuestion reads who asks about whom.
 func (g *Gateway) clicksQuestion(r *http.Request) (*clicks.Question, *Problem) {
-	v := &visitor{user: r.PathValue("user")}
-	if problem := g.identify(v, r); problem != nil {
+	v, sender, problem := g.readerOf(r)
+	if problem != nil {
 		return nil, problem
 	}
-	q := &clicks.Question{User: v.user}
-	switch {
-	case v.pass != nil:
-	case !v.caller.may(Read):
-		return nil, newProblem(codeForbidden, "this key does not have the right "+string(Read))
-	case !v.caller.may(Admin):
-		q.Sender = v.caller.Sender
-	}
-	if err := record.CheckUser(v.user); err != nil {
-		return nil, invalid(err)
-	}
+	q := &clicks.Question{User: v.user, Sender: sender}
 	if g.o.Clicks == nil {
 		return nil, noClicks()
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, badPage("the query cannot be read")
+	query, problem := queryOf(r, "app", "days")
+	if problem != nil {
+		return nil, problem
 	}
-	for name, values := range query {
-		if !slices.Contains([]string{"app", "days"}, name) || len(values) != 1 {
-			return nil, badPage("want a query of app, days, each once")
-		}
-	}
-	var problem *Problem
 	if q.App, problem = g.appOf(v, query.Get("app")); problem != nil {
 		return nil, problem
 	}

@@ -95,17 +95,11 @@ func (g *Gateway) appOf(v *visitor, app string) (string, *Problem) {
 }
 
 func (g *Gateway) inboxQuestion(r *http.Request, v *visitor) (*inboxQuestion, *Problem) {
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, badPage("the query cannot be read")
-	}
-	for name, values := range query {
-		if !slices.Contains([]string{"app", "after", "limit", "wait"}, name) || len(values) != 1 {
-			return nil, badPage("want a query of app, after, limit, wait, each once")
-		}
+	query, problem := queryOf(r, "app", "after", "limit", "wait")
+	if problem != nil {
+		return nil, problem
 	}
 	q := &inboxQuestion{behind: inbox.Top(clock()), limit: usualInbox, known: tagsOf(r.Header)}
-	var problem *Problem
 	if q.key, problem = g.inboxKey(v, query.Get("app")); problem != nil {
 		return nil, problem
 	}
@@ -127,6 +121,20 @@ func (g *Gateway) inboxQuestion(r *http.Request, v *visitor) (*inboxQuestion, *P
 		}
 	}
 	return q, nil
+}
+
+// queryOf is a request's query, which has some names, each once at the most, and no others.
+func queryOf(r *http.Request, names ...string) (url.Values, *Problem) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, badPage("the query cannot be read")
+	}
+	for name, values := range query {
+		if !slices.Contains(names, name) || len(values) != 1 {
+			return nil, badPage("want a query of " + strings.Join(names, ", ") + ", each once")
+		}
+	}
+	return query, nil
 }
 
 // number reads a number of a query.

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -14,7 +13,6 @@ import (
 	"github.com/pushfleet/pushfleet/explain"
 	"github.com/pushfleet/pushfleet/journal"
 	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/users/record"
 )
 
 // JournalReader reads which messages users were meant to get: journal.Store, or
@@ -107,35 +105,19 @@ func (g *Gateway) messageOf(e *journal.Entry, a *asked, now time.Time) userMessa
 	return m
 }
 
-// journalQuestion reads who asks about whom, as clicksQuestion does: but a key asks about all
-// of its apps, unless it names one.
+// journalQuestion reads who asks about whom: a key about all of its apps, unless it names one.
 func (g *Gateway) journalQuestion(r *http.Request) (*journal.Question, *Problem) {
-	v := &visitor{user: r.PathValue("user")}
-	if problem := g.identify(v, r); problem != nil {
+	v, sender, problem := g.readerOf(r)
+	if problem != nil {
 		return nil, problem
 	}
-	q := &journal.Question{User: v.user, Behind: journal.Top(clock())}
-	switch {
-	case v.pass != nil:
-	case !v.caller.may(Read):
-		return nil, newProblem(codeForbidden, "this key does not have the right "+string(Read))
-	case !v.caller.may(Admin):
-		q.Sender = v.caller.Sender
-	}
-	if err := record.CheckUser(v.user); err != nil {
-		return nil, invalid(err)
-	}
+	q := &journal.Question{User: v.user, Sender: sender, Behind: journal.Top(clock())}
 	if g.o.Journal == nil {
 		return nil, newProblem(codeNotConfigured, "no lane of this fleet notes which messages are a user's (lanes[].journal)")
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, badPage("the query cannot be read")
-	}
-	for name, values := range query {
-		if !slices.Contains([]string{"app", "days", "after", "limit"}, name) || len(values) != 1 {
-			return nil, badPage("want a query of app, days, after, limit, each once")
-		}
+	query, problem := queryOf(r, "app", "days", "after", "limit")
+	if problem != nil {
+		return nil, problem
 	}
 	if q.Apps = slices.Sorted(maps.Keys(v.caller.apps)); v.pass != nil || query.Has("app") {
 		app, problem := g.appOf(v, query.Get("app"))

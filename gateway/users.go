@@ -213,6 +213,26 @@ func (g *Gateway) identify(v *visitor, r *http.Request) (problem *Problem) {
 	return nil
 }
 
+// readerOf is who reads what became of a user's notifications: keys with the right read, and
+// users by their tokens. sender is whose notifications they see; empty = those of all.
+func (g *Gateway) readerOf(r *http.Request) (v *visitor, sender string, problem *Problem) {
+	v = &visitor{user: r.PathValue("user")}
+	if problem := g.identify(v, r); problem != nil {
+		return nil, "", problem
+	}
+	switch {
+	case v.pass != nil:
+	case !v.caller.may(Read):
+		return nil, "", newProblem(codeForbidden, "this key does not have the right "+string(Read))
+	case !v.caller.may(Admin):
+		sender = v.caller.Sender
+	}
+	if err := record.CheckUser(v.user); err != nil {
+		return nil, "", invalid(err)
+	}
+	return v, sender, nil
+}
+
 // stored reads a user from the registry.
 func (g *Gateway) stored(ctx context.Context, user string) (*users.Stored, *Problem) {
 	if g.o.Users.registry == nil {

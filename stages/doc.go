@@ -21,9 +21,9 @@ const (
 
 // NewOrder returns the stages in the order in which they run. Dedupe is first,
 // so that nothing is written about an id that belongs to another user; journal
-// follows, so that what is not sent is noted too; accept is next, so that no store is asked about expired notifications; shed comes as early
-// as it can, as it is there to save work; limits is last, so that only what is going to
-// be sent spends a cap. Superseded, which only retries need, and shed, which they must
+// follows, so that what is not sent is noted too; accept is next, so that no store is
+// asked about expired notifications; shed comes as early as it can, as it is there to save
+// work; limits is last, so that only what is going to be sent spends a cap. Superseded, which only retries need, and shed, which they must
 // not have, may be nil, and so may journal and inbox.
 func NewOrder(d *Dedupe, j *Journal, a *Accept, h *Shed, s *Superseded, p *Preferences, v *Devices, i *Inbox, l *Limits) []pipeline.Stage {
 	order := []pipeline.Stage{d}
