@@ -14,6 +14,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 	"github.com/pushfleet/pushfleet/status"
@@ -226,4 +227,33 @@ func (f *fleet) create(topics ...string) {
 			f.t.Fatal(err)
 		}
 	}
+}
+
+// startWithCassandra is a fleet with a registry and a keyspace of its own on a real Cassandra,
+// and a session there. text is added to its configuration.
+func startWithCassandra(t *testing.T, text string) (*fleet, *configs.Config, *status.Session) {
+	t.Helper()
+	server := localtest.Require(t)
+	f := startFleet(t, true)
+	f.configure(func(had string) string {
+		return had + text + fmt.Sprintf("cassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
+	})
+	f.ok("schema", "apply")
+	f.startRegistry()
+	c, err := configs.Load(f.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := wiring.Cassandra(c, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	session, err := status.OpenSession(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	return f, c, session
 }

@@ -9,10 +9,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/audiences"
-	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/status"
-	"github.com/pushfleet/pushfleet/wiring"
 )
 
 // membersStore is audiences.Store and audiences.Memory.
@@ -81,27 +77,6 @@ func TestEraseAudiencesNeedsApps(t *testing.T) {
 
 // Of a real Cassandra.
 func TestEraseAudiencesCassandra(t *testing.T) {
-	server := localtest.Require(t)
-	f := startFleet(t, true)
-	f.configure(func(text string) string {
-		return text + inboxApps + fmt.Sprintf("registry: {audiences: true}\ncassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
-	})
-	f.ok("schema", "apply")
-	f.startRegistry()
-	c, err := configs.Load(f.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := wiring.Cassandra(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	session, err := status.OpenSession(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(session.Close)
+	f, _, session := startWithCassandra(t, inboxApps+"registry: {audiences: true}\n")
 	erasesAudiences(t, f, audiences.New(audiences.Options{Tables: session}))
 }

@@ -9,9 +9,6 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/clicks"
-	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
-	"github.com/pushfleet/pushfleet/status"
 	"github.com/pushfleet/pushfleet/wiring"
 )
 
@@ -84,27 +81,6 @@ func TestEraseClicks(t *testing.T) {
 
 // Of a real Cassandra.
 func TestEraseClicksCassandra(t *testing.T) {
-	server := localtest.Require(t)
-	f := startFleet(t, true)
-	f.configure(func(text string) string {
-		return text + fmt.Sprintf("gateway: {clicks: {enabled: true}}\ncassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
-	})
-	f.ok("schema", "apply")
-	f.startRegistry()
-	c, err := configs.Load(f.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := wiring.Cassandra(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	session, err := status.OpenSession(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(session.Close)
+	f, c, session := startWithCassandra(t, "gateway: {clicks: {enabled: true}}\n")
 	erasesClicks(t, f, clicks.New(wiring.ClicksOptions(c, session)))
 }

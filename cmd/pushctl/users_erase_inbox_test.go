@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/wiring"
@@ -115,27 +112,6 @@ func (stuck) Forget(context.Context, inbox.Key) error { return errors.New("unaut
 
 // Of a real Cassandra.
 func TestEraseInboxCassandra(t *testing.T) {
-	server := localtest.Require(t)
-	f := startFleet(t, true)
-	f.configure(func(text string) string {
-		return text + inboxApps + fmt.Sprintf("gateway: {inbox: true, topics: true}\ncassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
-	})
-	f.ok("schema", "apply")
-	f.startRegistry()
-	c, err := configs.Load(f.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := wiring.Cassandra(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	store, done, err := wiring.Inbox(ctx, c, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(done)
-	erasesInboxes(t, f, store)
+	f, c, session := startWithCassandra(t, inboxApps+"gateway: {inbox: true, topics: true}\n")
+	erasesInboxes(t, f, inbox.New(wiring.InboxOptions(c, session)))
 }

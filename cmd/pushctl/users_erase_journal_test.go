@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/journal"
 	"github.com/pushfleet/pushfleet/wiring"
 )
@@ -37,27 +34,6 @@ func TestEraseJournal(t *testing.T) {
 
 // Of a real Cassandra.
 func TestEraseJournalCassandra(t *testing.T) {
-	server := localtest.Require(t)
-	f := startFleet(t, true)
-	f.configure(func(text string) string {
-		return text + journalLane + fmt.Sprintf("cassandra: {hosts: [%q], keyspace: pushctl_%d}\n", server.Cassandra, time.Now().UnixNano())
-	})
-	f.ok("schema", "apply")
-	f.startRegistry()
-	c, err := configs.Load(f.config, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o, err := wiring.Cassandra(c, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	store, done, err := wiring.Journal(ctx, c, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(done)
-	erasesJournal(t, f, store)
+	f, c, session := startWithCassandra(t, journalLane)
+	erasesJournal(t, f, journal.New(wiring.JournalOptions(c, session)))
 }
