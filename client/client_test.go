@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -158,9 +159,9 @@ func TestSend(t *testing.T) {
 // something in between that is no gateway.
 func TestSendAgain(t *testing.T) {
 	w := newWorld(t)
-	attempts := 0
+	var attempts atomic.Int32 // an answer that is cut off puts nothing in order between the requests
 	w.before = func(rw http.ResponseWriter, r *http.Request) bool {
-		switch attempts++; attempts {
+		switch attempts.Add(1) {
 		case 1:
 			panic(http.ErrAbortHandler)
 		case 2:
