@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"explain":                         {"push"},
 	"forms":                           {"push", "users", "users/record"},                                                                                                                                // users in words: no terminal, no HTTP
 	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "clicks", "journal", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"gateway/firsts":                  {"shards"},
 	"gateway/quota":                   {"shards"},
 	"gateway/viewer":                  nil,
 	"gateway/webhooks":                {"push"},                // Kafka is an interface
@@ -230,7 +231,7 @@ var confined = map[string]struct{ in, tests []string }{
 	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants", "wiring/rightstest"}, tests: []string{"worker", "dashboard", "cmd/pushctl", "cmd/pushgateway", "deploy/local", "deploy/embedded"}},
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants", "wiring/rightstest"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench/chaos"}, tests: []string{"deploy/local"}},
-	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},
+	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "gateway/firsts", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},
 	"go.opentelemetry.io/otel":           {in: []string{"traces"}, tests: []string{"worker"}},
 	"github.com/RoaringBitmap/roaring":   {in: []string{"segments"}},
 	"github.com/bits-and-blooms/bloom":   {in: []string{"bench/lookup"}},

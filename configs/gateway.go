@@ -22,7 +22,8 @@ type Gateway struct {
 	KeysFile        string        `yaml:"keys_file"`
 	ReloadKeys      time.Duration `yaml:"reload_keys" check:"min=100ms,max=1h"`
 	ReceiptsFile    string        `yaml:"receipts_file"`
-	Registry        bool          `yaml:"registry"` // users can be read, from Redis
+	Registry        bool          `yaml:"registry"`                        // users can be read, from Redis
+	Repeats         time.Duration `yaml:"repeats" check:"min=0s,max=720h"` // how long Redis has where first records are; 0 = not at all
 	Limits          GatewayLimits `yaml:"limits"`
 	Topics          bool          `yaml:"topics"` // users can subscribe to topics, in Cassandra
 	Inbox           bool          `yaml:"inbox"`  // users can read what lanes keep for them, in Cassandra

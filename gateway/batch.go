@@ -76,7 +76,7 @@ func (g *Gateway) answerBatch(w http.ResponseWriter, s *sending) {
 			out = append(out, ',')
 		}
 		if e.problem == nil {
-			out = g.appendAccepted(out, &s.check, e)
+			out = g.appendAccepted(out, s, e)
 			continue
 		}
 		id := e.problem.ID

@@ -159,17 +159,22 @@ func (s *Signer) sign(out []byte, sender string, c *claim) []byte {
 	key := s.keys[0]
 	m := key.macs.Get().(*keyedMAC)
 	defer key.macs.Put(m)
-	b := append(m.body[:0], claimVersion, modeNumbers[c.mode])
+	b := appendClaim(m.body[:0], c)
+	b = append(b, m.sum(forReceipts, b, c.id, sender)...)
+	m.body = b
+	return base64.RawURLEncoding.AppendEncode(append(append(out, c.id...), '~'), b)
+}
+
+// appendClaim appends what a receipt says besides the id.
+func appendClaim(b []byte, c *claim) []byte {
+	b = append(b, claimVersion, modeNumbers[c.mode])
 	for _, text := range [...]string{c.lane, c.service, c.app, c.owner.user, c.owner.device} {
 		b = appendText(b, text)
 	}
 	b = append(b, c.topic[:]...)
 	b = binary.AppendUvarint(b, uint64(c.place.Partition))
 	b = binary.AppendUvarint(b, uint64(c.place.Offset+1))
-	b = binary.AppendUvarint(b, uint64(c.at.UnixMilli()))
-	b = append(b, m.sum(forReceipts, b, c.id, sender)...)
-	m.body = b
-	return base64.RawURLEncoding.AppendEncode(append(append(out, c.id...), '~'), b)
+	return binary.AppendUvarint(b, uint64(c.at.UnixMilli()))
 }
 
 // appendText appends a text with its length before it.

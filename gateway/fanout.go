@@ -88,15 +88,7 @@ func (g *Gateway) sendMany(w http.ResponseWriter, r *http.Request, c *Caller, fi
 	s.spent = time.Since(began)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
-	problem = e.problem
-	if problem == nil {
-		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
-		if !answerText(w, http.StatusAccepted, s.text) {
-			s.text = nil // HTTP/2 may be writing it still
-		}
-	}
-	s.reuse(&g.singles)
-	return problem
+	return g.answerSingle(w, s, e)
 }
 
 // readFanout reads a message for an audience and makes the job of it.

@@ -7,6 +7,7 @@
 //	body.go      bodies, and the memory that all of them may take
 //	message.go   a body checked as a worker would, and the record made of it
 //	sending.go   messages of one request on their way to Kafka
+//	repeats.go   repeats of what was accepted: the first receipt again
 //	limits.go    limits of senders: what they stop, and GET /v1/limits
 //	id.go        the id of a notification, and the time in it
 //	idkey.go     ids derived from Idempotency-Keys, by a secret
@@ -54,8 +55,9 @@
 //	openapi.yaml the contract, served and tested; gateway/viewer shows it as a page
 //
 // It holds nothing of its own: what it has answered 202 is in Kafka, and a repeat is
-// recognised by its id, by any replica and by the worker. Redis is read for users, and has
-// what senders have used of their limits (package quota); topics are in Cassandra.
+// recognised by its id: by the workers always, and by any gateway for as long as Redis has
+// where the first record is (package firsts). Redis is read for users, and has what senders
+// have used of their limits (package quota); topics are in Cassandra.
 package gateway
 
 import (
@@ -164,7 +166,7 @@ type Times struct {
 }
 
 // Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Clicks, Journal,
-// Quotas, Recipients and Chance are required.
+// Quotas, Firsts, Recipients and Chance are required.
 type Options struct {
 	Producer   Producer
 	Offsets    Offsets
@@ -174,6 +176,7 @@ type Options struct {
 	Users      *Users            // nil = users are neither changed nor read
 	UserLimits UserLimits        // how limits stand for users; nil = that is not told
 	Quotas     *quota.Quotas     // what senders may send; nil = as much as they like
+	Firsts     Firsts            // where the first records of messages are; nil = a repeat is written again
 	Recipients *quota.Recipients // how many receivers their messages to topics may have, to be told; nil = as many as there are
 	Chance     func() float64    // from 0 to 1, not 1 itself, for times to come again; nil = at random
 	Topics     Topics            // nil = there are none
@@ -229,10 +232,16 @@ type lane struct {
 }
 
 func newLane(l *Lane, m *Metrics) *lane {
-	says := appendQuoted([]byte(`,"status":"`+statusPending+`","mode":`), string(l.Mode))
-	says = appendQuoted(append(says, `,"service_type":`...), l.ServiceType)
-	says = appendQuoted(append(says, `,"lane":`...), l.Name)
-	return &lane{Lane: l, says: append(says, `,"accepted_at":"`...), accepted: m.messages.WithLabelValues(l.Name, resultAccepted)}
+	says := saysOf(&claim{mode: l.Mode, service: l.ServiceType, lane: l.Name})
+	return &lane{Lane: l, says: says, accepted: m.messages.WithLabelValues(l.Name, resultAccepted)}
+}
+
+// saysOf is what an answer says of a message that was accepted, up to the time.
+func saysOf(c *claim) []byte {
+	says := appendQuoted([]byte(`,"status":"`+statusPending+`","mode":`), string(c.mode))
+	says = appendQuoted(append(says, `,"service_type":`...), c.service)
+	says = appendQuoted(append(says, `,"lane":`...), c.lane)
+	return append(says, `,"accepted_at":"`...)
 }
 
 // route is what a caller chooses a lane by.

@@ -20,7 +20,7 @@ const (
 )
 
 // admit lets as many messages of a request go on as the limits of their sender allow: the
-// first ones. What is wrong anyway costs nothing. It runs before anything is produced.
+// first ones. What is wrong anyway, and a repeat that is known, costs nothing. It runs before anything is produced.
 func (g *Gateway) admit(ctx context.Context, s *sending) {
 	if g.o.Quotas == nil {
 		return
@@ -30,7 +30,7 @@ func (g *Gateway) admit(ctx context.Context, s *sending) {
 	}
 	n := 0
 	for _, e := range s.entries {
-		if e.problem == nil {
+		if e.goes() {
 			n++
 		}
 	}
@@ -43,7 +43,7 @@ func (g *Gateway) admit(ctx context.Context, s *sending) {
 	}
 	refusal, left := g.tooMany(s.caller.Sender, s.standings), s.taken.Len()
 	for _, e := range s.entries {
-		if e.problem != nil {
+		if !e.goes() {
 			continue
 		}
 		if left--; left < 0 {

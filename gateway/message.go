@@ -47,6 +47,8 @@ type message struct {
 	record Record
 	fanout uuid.UUID // by which fan-outs know it; zero = it is for one receiver
 	clicks bool      // its notifications have click tokens
+	named  bool      // its id is the caller's
+	sum    uint64    // of its body
 }
 
 // choice is what a body says to the gateway, and not to the workers. It may share the
@@ -124,7 +126,7 @@ func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
 		}
 	}
 	all := append(value, to.key()...)
-	*out = message{id: id, app: app, owner: to, lane: l, clicks: says.clicks,
+	*out = message{id: id, app: app, owner: to, lane: l, clicks: says.clicks, named: !nameless || k.key != "", sum: sumOf(body),
 		record: Record{Topic: l.Topic, Key: all[len(value):], Value: all[:len(value):len(value)], At: k.now}}
 	return nil
 }

@@ -93,7 +93,7 @@ func (g *Gateway) sameAnswer(t *testing.T, k *check, m message) {
 		ServiceType               string    `json:"service_type"`
 		AcceptedAt                time.Time `json:"accepted_at"`
 	}
-	text := g.appendAccepted(nil, k, &entry{message: m, line: 7, place: Place{3, 4}})
+	text := g.appendAccepted(nil, &sending{check: *k}, &entry{message: m, line: 7, place: Place{3, 4}})
 	if err := json.Unmarshal(text, &said); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

@@ -37,7 +37,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_requests_total", Help: "Requests answered, by route and status code."}, []string{"route", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "push_gateway_request_seconds", Help: "From a request's header to its answer.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"route"}),
-		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_messages_total", Help: "Messages that could be produced: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"lane", "result"}),
+		messages:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_messages_total", Help: "Messages that could be produced: accepted (Kafka has them), repeated (accepted before, and not written again), unconfirmed, buffer_full."}, []string{"lane", "result"}),
 		refusals:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_refused_total", Help: "Messages that were refused, by the problem's code."}, []string{"code"}),
 		receipts:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_receipts_total", Help: "Receipts answered, by status."}, []string{"status"}),
 		changes:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_user_changes_total", Help: "Changes of users that could be appended to push.users: accepted (Kafka has them), unconfirmed, buffer_full."}, []string{"part", "result"}),

@@ -62,6 +62,7 @@ const (
 	codeNoService      = "no_service_type"
 	codeNoLane         = "no_lane"
 	codeFutureID       = "id_in_future"
+	codeIDTaken        = "id_taken"
 	codeUnconfirmed    = "unconfirmed"
 	codeBufferFull     = "buffer_full"
 	codeBusy           = "busy"
@@ -113,6 +114,7 @@ var kinds = map[string]struct {
 	codeNoService:     {http.StatusBadRequest, "No service type"},
 	codeNoLane:        {http.StatusBadRequest, "No lane"},
 	codeFutureID:      {http.StatusUnprocessableEntity, "Message refused"},
+	codeIDTaken:       {http.StatusUnprocessableEntity, "Another message has this id"},
 	codeUnconfirmed:   {http.StatusServiceUnavailable, "Not confirmed"},
 	codeBufferFull:    {http.StatusServiceUnavailable, "Too much at once"},
 	codeBusy:          {http.StatusServiceUnavailable, "Too much at once"},

@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // send answers POST /v1/messages.
@@ -27,9 +25,17 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	e.record.Traceparent = traceparent(r.Header)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
-	problem = e.problem
+	return g.answerSingle(w, s, e)
+}
+
+// answerSingle answers for the one message of a request, which ends with it.
+func (g *Gateway) answerSingle(w http.ResponseWriter, s *sending, e *entry) *Problem {
+	problem := e.problem
 	if problem == nil {
-		s.text = append(g.appendAccepted(s.text, &s.check, e), '\n')
+		if e.first != nil {
+			w.Header().Set(headerReplayed, "true")
+		}
+		s.text = append(g.appendAccepted(s.text, s, e), '\n')
 		if !answerText(w, http.StatusAccepted, s.text) {
 			s.text = nil // HTTP/2 may be writing it still
 		}
@@ -37,6 +43,9 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 	s.reuse(&g.singles)
 	return problem
 }
+
+// headerReplayed says that the message was accepted before, and the receipt is its first.
+const headerReplayed = "Idempotent-Replayed"
 
 // readMessage reads a message. Its body is not needed any more then.
 func (g *Gateway) readMessage(r *http.Request, k *check, m *message) *Problem {
@@ -53,7 +62,7 @@ func (g *Gateway) readMessage(r *http.Request, k *check, m *message) *Problem {
 }
 
 // appendAccepted appends the answer to a message that Kafka has.
-func (g *Gateway) appendAccepted(out []byte, k *check, e *entry) []byte {
+func (g *Gateway) appendAccepted(out []byte, s *sending, e *entry) []byte {
 	out = append(out, '{')
 	if e.line > 0 {
 		out = append(strconv.AppendInt(append(out, `"line":`...), int64(e.line), 10), ',')
@@ -61,18 +70,21 @@ func (g *Gateway) appendAccepted(out []byte, k *check, e *entry) []byte {
 	out = appendQuoted(append(out, `"id":`...), e.id)
 	out = append(out, `,"receipt":"`...)
 	begin := len(out)
-	cl := claim{id: e.id, mode: e.lane.Mode, lane: e.lane.Name, service: e.lane.ServiceType, app: e.app, owner: e.owner, topic: e.topic, place: e.place, at: k.now}
-	if e.fanout != (uuid.UUID{}) {
-		cl.topic = e.fanout
+	c, says := s.claimOf(e, e.place), e.lane.says
+	if e.first != nil {
+		c, says = *e.first, saysOf(e.first)
 	}
-	out = g.o.Signer.sign(out, k.caller.Sender, &cl)
+	out = g.o.Signer.sign(out, s.caller.Sender, &c)
 	if verbatim(e.id) { // the rest is base64
 		out = append(out, '"')
 	} else {
 		out = appendQuoted(out[:begin-1], string(out[begin:]))
 	}
-	out = append(out, e.lane.says...)
-	return append(k.now.AppendFormat(out, time.RFC3339Nano), `"}`...)
+	out = c.at.AppendFormat(append(out, says...), time.RFC3339Nano)
+	if e.first != nil {
+		return append(out, `","replayed":true}`...)
+	}
+	return append(out, `"}`...)
 }
 
 // clock is the time in milliseconds, which is what records, ids and receipts have.

@@ -19,6 +19,7 @@ type sending struct {
 	check
 	quota     *quota.Sender    // nil = without limits
 	standings []quota.Standing // of the sender, when it was admitted
+	firsts    Firsts           // nil = nothing is kept of what is accepted
 
 	spent time.Duration // of the time for Kafka's word, before it is asked
 	timer *time.Timer
@@ -35,6 +36,7 @@ type entry struct {
 	message
 	line    int // of a batch, from 1
 	problem *Problem
+	first   *claim   // of the same message, which was accepted before; nil = none is known
 	topic   [16]byte // id of the lane's topic
 
 	// said is what the producer calls. It is made once for all requests.
@@ -51,6 +53,9 @@ func newSending() *sending {
 	s.timer.Stop()
 	return s
 }
+
+// goes reports whether a message is to be produced.
+func (e *entry) goes() bool { return e.problem == nil && e.first == nil }
 
 // add makes an entry.
 func (s *sending) add(line int) *entry {
@@ -71,7 +76,7 @@ func (s *sending) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.problem == nil {
+		if e.goes() {
 			s.missing++
 		}
 	}
@@ -85,6 +90,8 @@ func (s *sending) say(e *entry, at Place, err error) {
 	if s.over {
 		if err != nil {
 			s.giveBack()
+		} else {
+			s.keep(e, at) // its caller was told to repeat it
 		}
 		return
 	}
@@ -134,14 +141,15 @@ func (s *sending) reuse(pool *sync.Pool) {
 	s.spare = append(s.spare, s.entries...)
 	clear(s.entries)
 	s.entries, s.text, s.check = s.entries[:0], s.text[:0], check{}
-	s.quota, s.standings, s.taken, s.spent = nil, s.standings[:0], quota.Taken{}, 0
+	s.quota, s.standings, s.taken, s.firsts, s.spent = nil, s.standings[:0], quota.Taken{}, nil, 0
 	pool.Put(s)
 }
 
-// produce hands the messages that have no problem, and that their sender may send, to Kafka
-// and waits until each is confirmed, or it is too late. A request that ends early changes nothing: what was
-// handed over is written.
+// produce hands the messages that have no problem, that were not accepted before, and that their
+// sender may send, to Kafka and waits until each is confirmed, or it is too late. A request that ends
+// early changes nothing: what was handed over is written.
 func (g *Gateway) produce(ctx context.Context, s *sending) {
+	g.recall(ctx, s)
 	g.admit(ctx, s)
 	if !s.begin() {
 		return
@@ -149,13 +157,13 @@ func (g *Gateway) produce(ctx context.Context, s *sending) {
 	s.timer.Reset(g.o.Times.Confirm - s.spent)
 	g.findTopics(ctx, s)
 	for _, e := range s.entries {
-		if e.problem == nil {
+		if e.goes() {
 			g.o.Producer.Produce(e.record, e.said)
 		}
 	}
 	s.wait(ctx)
 	for _, e := range s.entries {
-		if e.problem == nil {
+		if e.goes() {
 			g.confirmed(s, e)
 		}
 	}
@@ -167,7 +175,7 @@ func (g *Gateway) produce(ctx context.Context, s *sending) {
 func (g *Gateway) findTopics(ctx context.Context, s *sending) {
 	var last *entry
 	for _, e := range s.entries {
-		if e.problem != nil {
+		if !e.goes() {
 			continue
 		}
 		if last != nil && last.lane == e.lane {
@@ -188,7 +196,7 @@ func (g *Gateway) awaitTopics(ctx context.Context, s *sending) {
 	defer cancel()
 	topics := make(map[string][16]byte, 1)
 	for _, e := range s.entries {
-		if e.problem != nil {
+		if !e.goes() {
 			continue
 		}
 		topic, asked := topics[e.lane.Name]
@@ -219,6 +227,7 @@ func (g *Gateway) confirmed(s *sending, e *entry) {
 		e.problem = g.unconfirmed(&e.message)
 	default:
 		e.lane.accepted.Inc()
+		s.keep(e, e.place)
 	}
 }
 

@@ -13,6 +13,10 @@ func QuotaKey(fleet, sender string, seconds, window int64) string {
 // they said so.
 func GatewaysKey(fleet string) string { return "g:" + fleet }
 
+// FirstPrefix begins the keys under which the gateways of a fleet keep where the first
+// records of messages are. Each is in a slot of its own.
+func FirstPrefix(fleet string) string { return "i:" + fleet + ":" }
+
 // RecipientsKey holds how many receivers a sender's messages to topics have had on a day:
 // a hash.
 func RecipientsKey(fleet, sender string) string { return "q:{" + fleet + ":" + sender + "}:r" }

@@ -9,6 +9,7 @@ import (
 	"github.com/pushfleet/pushfleet/clicks"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/gateway/firsts"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
@@ -69,6 +70,12 @@ func Quotas(c *configs.Config, log *slog.Logger) quota.Options {
 		o.Senders[s.Sender] = messageLimits(s.Limits)
 	}
 	return o
+}
+
+// Firsts is where the first records of messages are kept that the consumer groups' fleet's
+// gateways have accepted.
+func Firsts(c *configs.Config, log *slog.Logger) firsts.Options {
+	return firsts.Options{Fleet: c.Kafka.Group, Kept: c.Gateway.Repeats, Log: log}
 }
 
 func messageLimits(l configs.SenderLimits) quota.Limits {

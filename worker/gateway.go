@@ -16,6 +16,7 @@ import (
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway"
+	"github.com/pushfleet/pushfleet/gateway/firsts"
 	"github.com/pushfleet/pushfleet/gateway/quota"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/segments"
@@ -31,7 +32,8 @@ type GatewayOptions struct {
 	Config  *configs.Config
 	Log     *slog.Logger
 	Metrics *prometheus.Registry
-	// Dial is as that of Options, to Kafka, and to Redis where senders have limits.
+	// Dial is as that of Options, to Kafka, and to Redis where senders have limits or repeats
+	// are known.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// OpenStatus is as that of Options.
 	OpenStatus func(ctx context.Context, o status.Options) (Status, error)
@@ -93,10 +95,14 @@ func RunGateway(ctx context.Context, o GatewayOptions) error {
 	defer watches.Wait()
 	defer stopWatching()
 	g.watch(watching, &watches)
-	if g.quotas != nil { // until what is under way is answered, and what Kafka has not taken has come back
-		limiting, stopLimiting := context.WithCancel(context.WithoutCancel(ctx))
-		defer stopLimiting()
-		watches.Go(func() { g.quotas.Run(limiting) })
+	// Until what is under way is answered, and Kafka has said of all that it has it or not.
+	inRedis, leaveRedis := context.WithCancel(context.WithoutCancel(ctx))
+	defer leaveRedis()
+	if g.quotas != nil {
+		watches.Go(func() { g.quotas.Run(inRedis) })
+	}
+	if g.firsts != nil {
+		watches.Go(func() { g.firsts.Run(inRedis) })
 	}
 	stopTelling := g.tellLimits(ctx)
 	defer stopTelling()
@@ -144,8 +150,9 @@ type openGateway struct {
 	sender  *kafka.Sender
 	admin   *kafka.Admin
 	rows    *lateRows
-	redis   shards.Client // of limits, also of receivers; nil = there are none
+	redis   shards.Client // of limits, also of receivers, and of repeats; nil = there are none
 	quotas  *quota.Quotas
+	firsts  *firsts.Store        // nil = repeats are not looked for
 	tables  *lateTables          // nil = it has no topics, or those of Topics
 	topics  *subscriptions.Store // nil like tables
 	notes   *fanout.TableNotes   // nil = it takes no messages to topics, or has those of Fanouts
@@ -201,7 +208,7 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 			opened.closeAsked()
 		}
 	}()
-	if err := g.openQuotas(); err != nil {
+	if err := g.openRedis(); err != nil {
 		return nil, err
 	}
 	if err := g.openNames(); err != nil {
@@ -218,10 +225,11 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	return g, nil
 }
 
-// openQuotas makes the limits of senders, if there are any. It connects to nothing yet.
-func (g *openGateway) openQuotas() error {
-	limits := &g.Config.Gateway.Limits
-	if !limits.Any() && !limits.AnyRecipients() {
+// openRedis makes what is in Redis: the limits of senders, if there are any, and the first
+// records of messages. It connects to nothing yet.
+func (g *openGateway) openRedis() error {
+	limits, repeats := &g.Config.Gateway.Limits, g.Config.Gateway.Repeats > 0
+	if !limits.Any() && !limits.AnyRecipients() && !repeats {
 		return nil
 	}
 	o, err := wiring.Redis(g.Config)
@@ -229,9 +237,31 @@ func (g *openGateway) openQuotas() error {
 		return err
 	}
 	o.Dialer = g.Dial
-	if g.redis, err = shards.Open(o); err != nil || !limits.Any() {
+	if g.redis, err = shards.Open(o); err != nil {
 		return err
 	}
+	if repeats {
+		if err := g.openFirsts(); err != nil {
+			return err
+		}
+	}
+	if limits.Any() {
+		return g.openQuotas()
+	}
+	return nil
+}
+
+func (g *openGateway) openFirsts() (err error) {
+	o := wiring.Firsts(g.Config, g.Log)
+	o.Tell = func(err error) { g.aside.set("repeats", err) }
+	g.aside.set("repeats", nil)
+	if g.firsts, err = firsts.New(g.redis, o); err != nil {
+		return err
+	}
+	return g.Metrics.Register(g.firsts)
+}
+
+func (g *openGateway) openQuotas() (err error) {
 	quotas := wiring.Quotas(g.Config, g.Log)
 	quotas.Tell = func(err error) { g.aside.set("limits", err) }
 	g.aside.set("limits", nil)
@@ -256,6 +286,9 @@ func (g *openGateway) parts(signer *gateway.Signer) gateway.Options {
 	parts := wiring.Gateway(g.Config)
 	parts.Producer = senderProducer{g.sender}
 	parts.Users, parts.UserLimits, parts.Topics, parts.Quotas = g.Users, g.UserLimits, g.topicsOf(), g.quotas
+	if g.firsts != nil {
+		parts.Firsts = g.firsts
+	}
 	if parts.Fanouts = g.fanoutsOf(parts.Topics); g.Config.Gateway.Limits.AnyRecipients() {
 		parts.Recipients = wiring.Recipients(g.Config, g.redis)
 	}

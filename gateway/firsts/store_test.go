@@ -1,0 +1,377 @@
+package firsts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+func TestMain(m *testing.M) {
+	shards.LogTo(slog.New(slog.DiscardHandler)) // of a Redis that is away on purpose
+	goleak.VerifyTestMain(m)
+}
+
+// hook is between a store and its Redis.
+type hook struct {
+	slow     atomic.Int64 // ns before each command
+	broken   atomic.Bool  // commands fail
+	commands atomic.Int64
+	longest  atomic.Int64 // keys of one command
+}
+
+var errBroken = errors.New("broken")
+
+func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *hook) before(ctx context.Context, cmds ...redis.Cmder) error {
+	if name := cmds[0].Name(); name != "mget" && name != "set" {
+		return nil // of a new connection
+	}
+	h.commands.Add(1)
+	n := int64(len(cmds))
+	if n == 1 {
+		n = int64(len(cmds[0].Args()) - 1)
+	}
+	h.longest.Store(max(h.longest.Load(), n))
+	if d := time.Duration(h.slow.Load()); d > 0 {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if h.broken.Load() {
+		return errBroken
+	}
+	return nil
+}
+
+func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := h.before(ctx, cmd); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if err := h.before(ctx, cmds...); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// world is a store that runs, in virtual time.
+type world struct {
+	*Store
+	hook
+	redis  *embedded.Redis
+	client shards.Client
+	stop   func() // ends the store, and waits for it
+
+	mu   sync.Mutex
+	told []string // guarded by mu
+}
+
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		redis, err := embedded.StartPipeRedis()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &world{redis: redis}
+		o := shards.DefaultOptions()
+		o.Addrs, o.Dialer = []string{redis.Addr()}, redis.Dial
+		if w.client, err = shards.Open(o); err != nil {
+			t.Fatal(err)
+		}
+		w.client.AddHook(&w.hook)
+		w.Store, err = New(w.client, Options{Fleet: "f", Kept: time.Minute, Log: slog.New(slog.DiscardHandler), Tell: w.hear})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { w.Run(ctx) })
+		w.stop = sync.OnceFunc(func() { stop(); running.Wait() })
+		test(t, w)
+		w.stop()
+		_ = w.client.Close()
+		redis.Close()
+		time.Sleep(2 * time.Second) // the library dials once more
+		synctest.Wait()
+	})
+}
+
+func (w *world) hear(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, fmt.Sprint(err))
+}
+
+// counted is what a store has counted: found, none, late, unasked, kept and lost.
+func (w *world) counted() [6]int64 {
+	c := &w.counts
+	return [6]int64{c.found.Load(), c.none.Load(), c.late.Load(), c.unasked.Load(), c.kept.Load(), c.lost.Load()}
+}
+
+func TestTheFirstStands(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Keep("a", "1")
+		w.Keep("a", "2")
+		w.Keep("b", "3\x00")
+		synctest.Wait()
+		if got := w.Find(t.Context(), []string{"a", "x", "b", "a"}); !slices.Equal(got, []string{"1", "", "3\x00", "1"}) {
+			t.Errorf("%q", got)
+		}
+		if got := w.counted(); got != [6]int64{3, 1, 0, 0, 3, 0} {
+			t.Errorf("counted %v", got)
+		}
+		w.redis.Mini.FastForward(time.Minute)
+		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+			t.Errorf("after its time: %q", got)
+		}
+		other, err := New(w.client, Options{Fleet: "g", Kept: time.Minute, Log: slog.New(slog.DiscardHandler)})
+		if err != nil || other.prefix == w.prefix {
+			t.Errorf("another fleet has the keys %s…, %v", other.prefix, err)
+		}
+	})
+}
+
+// Many that wait go with one command, and each caller gets its own; one that wants more than
+// a command may have is served all the same.
+func TestManyAtOnce(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for i := range 3 * most {
+			w.Keep(fmt.Sprint(i), fmt.Sprint("v", i))
+		}
+		synctest.Wait()
+		w.commands.Store(0)
+		w.longest.Store(0)
+		w.slow.Store(int64(10 * time.Millisecond))
+		var callers sync.WaitGroup
+		for i := range 1000 {
+			callers.Go(func() {
+				if got := w.Find(t.Context(), []string{fmt.Sprint(i), "no", fmt.Sprint(i + 1)}); got[0] != fmt.Sprint("v", i) || got[1] != "" || got[2] != fmt.Sprint("v", i+1) {
+					t.Errorf("%d: %q", i, got)
+				}
+			})
+		}
+		callers.Wait()
+		if n, longest := w.commands.Load(), w.longest.Load(); n > 3 || longest > most {
+			t.Errorf("%d commands of up to %d keys", n, longest)
+		}
+		names := make([]string, most+1)
+		for i := range names {
+			names[i] = fmt.Sprint(i)
+		}
+		if got := w.Find(t.Context(), names); got[most] != fmt.Sprint("v", most) {
+			t.Errorf("the last of many is %q", got[most])
+		}
+	})
+}
+
+// Nobody waits longer for Redis than patience, and once it was late nobody waits at all
+// until it answers in time.
+func TestSlowRedis(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Keep("a", "1")
+		synctest.Wait()
+		w.slow.Store(int64(100 * time.Millisecond))
+		began := time.Now()
+		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" || time.Since(began) != patience {
+			t.Errorf("%q after %v", got, time.Since(began))
+		}
+		time.Sleep(patience) // its answer has come, too late
+		synctest.Wait()
+		began = time.Now()
+		for range 10 {
+			if got := w.Find(t.Context(), []string{"a"}); got[0] != "" || time.Since(began) != 0 {
+				t.Errorf("while it is away: %q after %v", got, time.Since(began))
+			}
+		}
+		time.Sleep(3 * rest)
+		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+			t.Errorf("it is slow still, and %q", got)
+		}
+		w.slow.Store(0)
+		time.Sleep(rest + patience)
+		if got := w.Find(t.Context(), []string{"a"}); got[0] != "1" {
+			t.Errorf("it is back, and %q", got)
+		}
+		if got := w.counted(); got[2] != 1 || got[3] != 11 {
+			t.Errorf("counted %v", got)
+		}
+		if len(w.told) != 2 || !strings.Contains(w.told[0], "it took 100ms") || w.told[1] != "<nil>" {
+			t.Errorf("told %q", w.told)
+		}
+	})
+}
+
+// While Redis fails nothing is found and nothing waits, and what would have been kept is lost.
+func TestRedisFails(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.Keep("a", "1")
+		synctest.Wait()
+		w.broken.Store(true)
+		w.Keep("b", "2")
+		synctest.Wait()
+		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+			t.Errorf("%q", got)
+		}
+		w.Keep("c", "3")
+		synctest.Wait()
+		w.broken.Store(false)
+		time.Sleep(rest + time.Millisecond)
+		w.Keep("d", "4")
+		synctest.Wait()
+		if got := w.Find(t.Context(), []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"1", "", "", "4"}) {
+			t.Errorf("%q", got)
+		}
+		if got := w.counted(); got != [6]int64{2, 2, 0, 1, 2, 2} {
+			t.Errorf("counted %v", got)
+		}
+		if last := w.told[len(w.told)-1]; last != "<nil>" || !strings.Contains(w.told[0], "broken") || strings.Contains(w.told[0], "i:f:") {
+			t.Errorf("told %q", w.told)
+		}
+	})
+}
+
+// A caller that goes does not wait, and what Redis says later hurts nobody.
+func TestCallerGoes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow.Store(int64(20 * time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if got := w.Find(ctx, []string{"a"}); len(got) != 1 || got[0] != "" || time.Since(began) != time.Millisecond {
+			t.Errorf("%q after %v", got, time.Since(began))
+		}
+	})
+}
+
+// What waits for Redis is bounded.
+func TestRoom(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow.Store(int64(patience))
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() { w.Find(t.Context(), make([]string, room/2)) })
+		}
+		for range room + most + 10 {
+			w.Keep("a", "1")
+		}
+		synctest.Wait()
+		w.Store.mu.Lock()
+		names, values := w.names, len(w.values)
+		w.Store.mu.Unlock()
+		if names > room || values > room {
+			t.Errorf("%d names and %d values wait", names, values)
+		}
+		callers.Wait()
+		if got := w.counted(); got[3] < room/2 || got[5] < 10 {
+			t.Errorf("counted %v", got)
+		}
+	})
+}
+
+// What was accepted last is written before the end.
+func TestEnd(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow.Store(int64(20 * time.Millisecond))
+		for i := range 3 * most {
+			w.Keep(fmt.Sprint(i), "v")
+		}
+		w.stop()
+		if got := w.counted(); got[4] != 3*most {
+			t.Errorf("counted %v", got)
+		}
+	})
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow.Store(int64(time.Hour))
+		for range room {
+			w.Keep("a", "v")
+		}
+		began := time.Now()
+		if w.stop(); time.Since(began) != leaving {
+			t.Errorf("Redis hangs, and the end took %v", time.Since(began))
+		}
+		if got := w.counted(); got[5] != room {
+			t.Errorf("Redis hangs: counted %v", got)
+		}
+	})
+}
+
+// Foreign keys and other types are nothing that was kept.
+func TestForeignKeys(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		if err := w.client.HSet(t.Context(), w.prefix+"a", "x", "y").Err(); err != nil {
+			t.Fatal(err)
+		}
+		w.Keep("b", "1")
+		synctest.Wait()
+		if got := w.Find(t.Context(), []string{"a", "b"}); got[0] != "" || got[1] != "1" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		reg := prometheus.NewPedanticRegistry()
+		reg.MustRegister(w.Store)
+		w.Keep("a", "1")
+		synctest.Wait()
+		w.Find(t.Context(), []string{"a", "b", "c"})
+		want := `# HELP push_gateway_firsts_kept_total Accepted messages whose first records were to be kept in Redis: kept, lost (a repeat is written again).
+# TYPE push_gateway_firsts_kept_total counter
+push_gateway_firsts_kept_total{result="kept"} 1
+push_gateway_firsts_kept_total{result="lost"} 0
+# HELP push_gateway_firsts_looked_total Messages with ids of their senders that were looked for among those accepted before: found, none, late (Redis was slow), unasked (it is away).
+# TYPE push_gateway_firsts_looked_total counter
+push_gateway_firsts_looked_total{result="found"} 1
+push_gateway_firsts_looked_total{result="late"} 0
+push_gateway_firsts_looked_total{result="none"} 2
+push_gateway_firsts_looked_total{result="unasked"} 0
+`
+		if err := testutil.GatherAndCompare(reg, strings.NewReader(want)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOptions(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errBroken }})
+	defer func() { _ = client.Close() }()
+	log := slog.New(slog.DiscardHandler)
+	for why, o := range map[string]Options{"no fleet": {Kept: 1, Log: log}, "no time": {Fleet: "f", Log: log}, "no log": {Fleet: "f", Kept: 1}} {
+		if _, err := New(client, o); err == nil {
+			t.Error(why)
+		}
+	}
+}

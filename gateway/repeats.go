@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/google/uuid"
+)
+
+// Firsts keeps for a while where the first record of each message is, so that a repeat
+// gets the first receipt and is not written again. It is an aid: what it does not know is
+// written again with the same id, and workers find that it is a copy.
+type Firsts interface {
+	// Find returns what is kept under each name, in their order; "" = nothing, or it was not
+	// known in time. It waits for a small part of a second at the most.
+	Find(ctx context.Context, names []string) []string
+	// Keep keeps a value under a name that has none. It returns at once.
+	Keep(name, value string)
+}
+
+// recall looks for messages that were accepted before. Only those can have been whose id
+// is the caller's: what was given a new id is new.
+func (g *Gateway) recall(ctx context.Context, s *sending) {
+	if s.firsts = g.o.Firsts; s.firsts == nil {
+		return
+	}
+	var names []string
+	var asked []*entry
+	for _, e := range s.entries {
+		if e.goes() && e.named {
+			names, asked = append(names, nameOf(s.caller.Sender, &e.message)), append(asked, e)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	began := time.Now()
+	for i, value := range s.firsts.Find(ctx, names) {
+		g.repeated(asked[i], value)
+	}
+	s.spent += time.Since(began)
+}
+
+// repeated decides what a message is of which something is kept: a repeat of what was
+// accepted, or another message with its id. What cannot be read is not known, nor is what
+// went to a topic that is not there any more.
+func (g *Gateway) repeated(e *entry, value string) {
+	sum, first, ok := parseFirst(&e.message, value)
+	if !ok {
+		return
+	}
+	topic, known := g.progress.knownTopic(first.lane)
+	switch {
+	case e.fanout == uuid.UUID{} && known && topic != first.topic && first.topic != [16]byte{}:
+	case sum != e.sum:
+		g.o.Metrics.refused(codeIDTaken)
+		e.problem = newProblem(codeIDTaken, "another message with this id, or with this Idempotency-Key, was accepted at "+
+			first.at.Format(time.RFC3339Nano)+" and stands; this one was not sent").of(e.id)
+	default:
+		g.o.Metrics.sent(first.lane, "repeated")
+		e.first = first
+	}
+}
+
+// keep keeps where the first record of a message is. The message must not change while
+// that is said.
+func (s *sending) keep(e *entry, at Place) {
+	if s.firsts != nil {
+		c := s.claimOf(e, at)
+		s.firsts.Keep(nameOf(s.caller.Sender, &e.message), formatFirst(e.sum, &c))
+	}
+}
+
+// claimOf is what the receipt of a message says that is at a place.
+func (s *sending) claimOf(e *entry, at Place) claim {
+	c := claim{id: e.id, mode: e.lane.Mode, lane: e.lane.Name, service: e.lane.ServiceType, app: e.app, owner: e.owner, topic: e.topic, place: at, at: s.now}
+	if e.fanout != (uuid.UUID{}) {
+		c.topic = e.fanout
+	}
+	return c
+}
+
+// nameOf is the name under which the first record of a message is kept. An id is the
+// sender's own; that of a message to many also depends on who they are. It tells neither.
+func nameOf(sender string, m *message) string {
+	b := appendText(make([]byte, 0, 128), sender)
+	b = append(appendText(b, m.id), m.fanout[:]...)
+	sum := sha256.Sum256(b)
+	return base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// sumBytes is how many bytes the sum of a body takes before what is kept of a message.
+const sumBytes = 8
+
+// formatFirst is what is kept of a message: the sum of its body, and what its receipt
+// says but for the app and the receiver, who are a repeat's own.
+func formatFirst(sum uint64, c *claim) string {
+	bare := *c
+	bare.app, bare.owner = "", owner{}
+	return string(appendClaim(binary.BigEndian.AppendUint64(make([]byte, 0, 96), sum), &bare))
+}
+
+// parseFirst reads what formatFirst made, for a repeat of it.
+func parseFirst(m *message, value string) (sum uint64, c *claim, ok bool) {
+	if len(value) < sumBytes+2 || value[sumBytes] != claimVersion {
+		return 0, nil, false
+	}
+	b := []byte(value)
+	c, ok = parseClaim(m.id, b[sumBytes:])
+	if !ok || m.fanout != (uuid.UUID{}) && c.topic != m.fanout {
+		return 0, nil, false
+	}
+	c.app, c.owner = m.app, m.owner
+	return binary.BigEndian.Uint64(b), c, true
+}
+
+// sumOf is a sum of what a body says, in whatever order and spaces its members are. Its id
+// and its sender are not in it, nor is a member that is null. The decoder has found the
+// body readable.
+func sumOf(body []byte) (sum uint64) {
+	members(body, func(name, _, value []byte) {
+		if n := string(name); n != memberID && n != memberSender {
+			sum += memberSum(name, value, 0)
+		}
+	})
+	return sum
+}
+
+// deepest is how far inside one another objects are summed up member by member.
+const deepest = 8
+
+func memberSum(name, value []byte, depth int) uint64 {
+	var b [17]byte
+	binary.BigEndian.PutUint64(b[:], xxhash.Sum64(name))
+	b[8] = value[0]
+	var sum uint64
+	switch {
+	case value[0] == 'n':
+		return 0
+	case value[0] == '"':
+		sum = xxhash.Sum64(unescaped(value))
+	case value[0] == '{' && depth < deepest:
+		members(value, func(name, _, value []byte) { sum += memberSum(name, value, depth+1) })
+	default:
+		sum = xxhash.Sum64(value)
+	}
+	binary.BigEndian.PutUint64(b[9:], sum)
+	return xxhash.Sum64(b[:])
+}
