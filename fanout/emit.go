@@ -249,7 +249,7 @@ func (e *Emitter) launch(ctx context.Context, c *Chunk, members []Member, counts
 		return nil, fmt.Errorf("waiting for Kafka: %w", err)
 	}
 	p := e.pages.Get().(*page)
-	p.fill(c.Job, members, counts, e.Tokens)
+	p.fill(c.Job, members, counts, e.Tokens, e.Quota != nil && e.Quota.Limits(c.Sender))
 	if stopped, err = e.paced(ctx, c, len(p.records), leaving); stopped != nil || err != nil {
 		e.pages.Put(p)
 		return stopped, err
@@ -290,7 +290,7 @@ func (e *Emitter) paced(ctx context.Context, c *Chunk, records int, leaving <-ch
 }
 
 // fill makes the records of those members who get the message, and counts all.
-func (p *page) fill(j *Job, members []Member, counts *Counts, tokens Tokens) {
+func (p *page) fill(j *Job, members []Member, counts *Counts, tokens Tokens, admitted bool) {
 	p.records = p.records[:0]
 	p.text = p.text[:0]
 	if need := len(members) * (len(j.Rest) + 256); cap(p.text) < need {
@@ -311,7 +311,7 @@ func (p *page) fill(j *Job, members []Member, counts *Counts, tokens Tokens) {
 		value := len(p.text)
 		// If the text is moved to larger memory, earlier records keep the former one.
 		p.text = j.appendRecord(p.text, m.User, m.Priority, tokens)
-		p.records = append(p.records, Record{Topic: j.Topic, Partition: PartitionOf(m.User, j.Partitions), At: j.Accepted, Traceparent: j.Traceparent,
+		p.records = append(p.records, Record{Topic: j.Topic, Partition: PartitionOf(m.User, j.Partitions), At: j.Accepted, Traceparent: j.Traceparent, Admitted: admitted,
 			Key: p.text[start:value:value], Value: p.text[value:len(p.text):len(p.text)]})
 		counts.Emitted++
 	}

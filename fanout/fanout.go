@@ -88,6 +88,7 @@ type Record struct {
 	Partition   int32 // below 0 = by the hash of the key
 	Key, Value  []byte
 	Traceparent string    // a header of this name; empty = none
+	Admitted    bool      // it was counted under the limits of its sender
 	At          time.Time // zero = now
 }
 

@@ -16,6 +16,8 @@ type Quota interface {
 	// since, on whatever day. It returns up to how many it may, at least had. What was
 	// counted of a part is not counted again: whoever does a chunk anew may ask anew.
 	Spend(ctx context.Context, sender string, message [16]byte, part int, had, upTo int64) (int64, error)
+	// Limits reports whether a sender has a limit at all.
+	Limits(sender string) bool
 	// Settle forgets what was counted of a part that has ended. The day's sum stays.
 	Settle(ctx context.Context, sender string, message [16]byte, part int) error
 }

@@ -12,10 +12,13 @@ import (
 // purse is a quota in memory: of one sender, who may reach so many receivers.
 type purse struct {
 	left    int64
+	none    bool          // the sender has no limit
 	counted map[int]int64 // by part
 	settled []int
 	err     error
 }
+
+func (p *purse) Limits(string) bool { return !p.none }
 
 func (p *purse) Spend(_ context.Context, _ string, _ [16]byte, part int, had, upTo int64) (int64, error) {
 	if p.err != nil {
@@ -212,4 +215,29 @@ func TestAChunkThatReachesNobodyNeedsNoLimit(t *testing.T) {
 			t.Errorf("a chunk that reaches nobody: %v", err)
 		}
 	})
+}
+
+// Records of a sender whose receivers are limited say that they were counted, and others not.
+func TestCountedRecordsSaySo(t *testing.T) {
+	for _, want := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w, q, j := newLimited(t, manyUsers(15), 100)
+			q.none = !want
+			if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, r := range w.ledger.written {
+				if r.Topic != j.Topic {
+					continue
+				}
+				if n++; r.Admitted != want {
+					t.Errorf("with a limit %v: a record says %v", want, r.Admitted)
+				}
+			}
+			if n != 15 {
+				t.Errorf("with a limit %v: %d records", want, n)
+			}
+		})
+	}
 }

@@ -98,6 +98,7 @@ type Record struct {
 	Topic       string
 	Key, Value  []byte
 	Traceparent string // a header of this name; empty = none
+	Admitted    bool   // it was counted under the limits of its sender
 	At          time.Time
 }
 

@@ -38,19 +38,22 @@ func (g *Gateway) admit(ctx context.Context, s *sending) {
 		s.taken = s.quota.Take(ctx, n)
 	}
 	s.standings = s.quota.Standings(s.standings[:0])
-	if s.taken.Len() == n {
-		return
+	var refusal *Problem
+	left := s.taken.Len()
+	if left < n {
+		refusal = g.tooMany(s.caller.Sender, s.standings)
 	}
-	refusal, left := g.tooMany(s.caller.Sender, s.standings), s.taken.Len()
 	for _, e := range s.entries {
 		if !e.goes() {
 			continue
 		}
-		if left--; left < 0 {
-			p := *refusal
-			e.problem = p.of(e.id)
-			g.o.Metrics.refused(p.Code)
+		if left--; left >= 0 {
+			e.record.Admitted = true
+			continue
 		}
+		p := *refusal
+		e.problem = p.of(e.id)
+		g.o.Metrics.refused(p.Code)
 	}
 }
 

@@ -250,3 +250,18 @@ func (w *world) postIn(ctx context.Context, body string) *reply {
 	r.Header.Set("Content-Type", "application/json")
 	return w.exchange(r)
 }
+
+// What was counted under the limits of its sender says so, and nothing else does.
+func TestCountedRecordsSaySo(t *testing.T) {
+	underLimits(t, quota.Limits{Hour: 2}, func(w *world, _ *embedded.Redis) {
+		w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: numbered(1) + "{}\n" + numbered(2) + numbered(3)})
+		w.do(request{method: "POST", path: "/v1/messages", key: keySupport, body: plain}) // without a limit
+		var admitted []bool
+		for _, r := range w.produced {
+			admitted = append(admitted, r.Admitted)
+		}
+		if fmt.Sprint(admitted) != "[true true false]" {
+			t.Errorf("admitted: %v", admitted)
+		}
+	})
+}

@@ -14,7 +14,7 @@ import (
 )
 
 // The headers of records that this fleet wrote. On a lane's own topic they are
-// ignored, because any producer can write them there.
+// ignored, because any producer can write them there; but for HeaderAdmitted.
 const (
 	headerVersion   = "pf-v"
 	headerAttempt   = "pf-attempt"
@@ -32,10 +32,16 @@ const (
 	headerSize      = "pf-size"     // of dead letters without their value: its record's size in bytes
 	headerOrigin    = "pf-origin"   // topic/partition/offset of the notification's first record
 
+	// HeaderAdmitted = 1 says that a gateway has counted it under the limits of its sender, so
+	// that those of the worker do not count it again, however often it is tried. Who forges
+	// it on a lane's own topic could as well forge the sender. It goes on to retries, and
+	// not to dead letters.
+	HeaderAdmitted = "pf-admitted"
+
 	headerPrefix = "pf-"
 	// formatVersion is the value of pf-v. Records of other versions are not read.
 	formatVersion = "1"
-	// yes is the one value of pf-allowed and pf-paid.
+	// yes is the one value of pf-allowed, pf-paid and pf-admitted.
 	yes = "1"
 	// maxStep keeps attempt + hops within a status row's step.
 	maxStep = 1<<15 - 1
@@ -91,6 +97,8 @@ func parseRetryHeaders(hs []kgo.RecordHeader) (*retryHeaders, error) {
 			h.allowed, err = parseYes(value)
 		case headerPaid:
 			h.paid, err = parseYes(value)
+		case HeaderAdmitted: // it stays with the record: items looks for it there
+			_, err = parseYes(value)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("header %s is malformed: %w", key, err)

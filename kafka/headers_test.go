@@ -31,7 +31,7 @@ func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	}
 
 	// The next retry of the same notification has the same origin.
-	second := &pipeline.Item{Partition: push.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: appendTrace(nil, written, true)}
+	second := &pipeline.Item{Partition: push.Partition{Topic: "push.retry.30s", ID: 0}, Offset: 1, Trace: appendTrace(nil, written, &topic{SourceTopic: SourceTopic{Kind: Retry}})}
 	if got := origin(second); got != "push/3/77" {
 		t.Errorf("got origin %q for the second retry, want push/3/77", got)
 	}
@@ -85,8 +85,8 @@ func TestRetryHeadersInDoubtAreErrors(t *testing.T) {
 }
 
 func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
-	hs := []kgo.RecordHeader{header("pf-attempt", "9"), header("pf-origin", "x"), header("traceparent", "t")}
-	got := appendTrace(nil, hs, false)
+	hs := []kgo.RecordHeader{header("pf-attempt", "9"), header("pf-origin", "x"), header("pf-admitted", "1"), header("traceparent", "t")}
+	got := appendTrace(nil, hs, new(topic))
 	if len(got) != 1 || got[0].Key != "traceparent" {
 		t.Errorf("got %v, want only the traceparent", got)
 	}

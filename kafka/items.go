@@ -58,6 +58,9 @@ func (t *topic) items(records []polledRecord) []pipeline.Item {
 			}
 			_, it.NotBefore = t.due(h)
 		}
+		if t.admitted && has(it.Trace, HeaderAdmitted) {
+			it.Paid = true
+		}
 		if h.tooLarge {
 			it.Decide(push.Dead, push.TooLarge, h.large)
 		}

@@ -105,7 +105,7 @@ func (a *assignment) keep(r *kgo.Record, now time.Time) (polledRecord, error) {
 			h.headers.firstSeen = plausible(h.headers.firstSeen, now)
 		}
 	}
-	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(r.Headers, a.topic.delayed())
+	h.key, h.trace = a.pages.keep(r.Key), a.pages.keepTrace(r.Headers, a.topic)
 	if h.tooLarge = len(r.Value) > decode.MaxValue; !h.tooLarge {
 		h.value = a.pages.keep(r.Value)
 	}
@@ -156,16 +156,16 @@ func plausible(t, now time.Time) time.Time {
 }
 
 // appendTrace appends the headers that stay with a record and its copies: traceparent,
-// and as many of the other foreign headers as fit. For a retry record it also appends
-// the origin, which only Producer reads. They share memory with hs.
-func appendTrace(out []pipeline.RecordHeader, hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
+// as many of the other foreign headers as fit, and those of ours that the topic carries.
+// They share memory with hs.
+func appendTrace(out []pipeline.RecordHeader, hs []kgo.RecordHeader, of *topic) []pipeline.RecordHeader {
 	room := maxOthers
 	for i := range hs {
 		key, size := hs[i].Key, headerBytes+len(hs[i].Key)+len(hs[i].Value)
 		switch {
 		case key == traceparent && len(hs[i].Value) <= maxTraceparent && !has(out, key):
 		case strings.HasPrefix(key, headerPrefix):
-			if !retry || key != headerOrigin {
+			if !of.carries(&hs[i]) || has(out, key) {
 				continue
 			}
 		case size > room:
@@ -227,8 +227,8 @@ func (p *pages) name(s string) string {
 }
 
 // keepTrace returns copies of the headers that stay with a record; nil = none does.
-func (p *pages) keepTrace(hs []kgo.RecordHeader, retry bool) []pipeline.RecordHeader {
-	trace := appendTrace(p.scratch[:0], hs, retry)
+func (p *pages) keepTrace(hs []kgo.RecordHeader, of *topic) []pipeline.RecordHeader {
+	trace := appendTrace(p.scratch[:0], hs, of)
 	if len(trace) == 0 {
 		return nil
 	}

@@ -111,7 +111,7 @@ func TestABoundedPartOfOthersHeadersGoesOn(t *testing.T) {
 		{"a second traceparent is any header", []kgo.RecordHeader{header("traceparent", "1"), header("traceparent", strings.Repeat("x", maxOthers))}, "traceparent"},
 	} {
 		var keys []string
-		for _, h := range appendTrace(nil, tt.hs, false) {
+		for _, h := range appendTrace(nil, tt.hs, new(topic)) {
 			keys = append(keys, h.Key)
 		}
 		if got := strings.Join(keys, " "); got != tt.keys {
@@ -119,10 +119,10 @@ func TestABoundedPartOfOthersHeadersGoesOn(t *testing.T) {
 		}
 	}
 	parents := slices.Repeat([]kgo.RecordHeader{header("traceparent", strings.Repeat("x", maxTraceparent))}, 100)
-	if n := len(appendTrace(nil, parents, false)); n > 1+maxOthers/maxTraceparent {
+	if n := len(appendTrace(nil, parents, new(topic))); n > 1+maxOthers/maxTraceparent {
 		t.Errorf("got %d traceparents: only the first needs no room", n)
 	}
-	if n := len(appendTrace(nil, many, false)); n != maxOthers/headerBytes {
+	if n := len(appendTrace(nil, many, new(topic))); n != maxOthers/headerBytes {
 		t.Errorf("got %d empty headers, want %d: each takes memory", n, maxOthers/headerBytes)
 	}
 }

@@ -299,7 +299,7 @@ func retryHeadersOf(h *pipeline.Handover) []kgo.RecordHeader {
 		hs = append(hs, header(headerDevices, strings.Join(h.Devices, ",")))
 	}
 	for _, t := range it.Trace {
-		if t.Key != headerOrigin {
+		if t.Key != headerOrigin && (t.Key != HeaderAdmitted || h.To != pipeline.ToDLQ) {
 			hs = append(hs, kgo.RecordHeader{Key: t.Key, Value: t.Value})
 		}
 	}

@@ -196,7 +196,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 	s.leaderEpoch = func(push.Partition) int32 { return -1 }
 	s.member = newMembership(so.Session, so.Rebalance, s.noteExpulsion)
 	for i, t := range so.Topics {
-		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name)}
+		s.topics[t.Name] = &topic{SourceTopic: t, turn: i, patience: so.patience(), metrics: so.Metrics.forTopic(t.Name), admitted: so.Admitted}
 	}
 	return s
 }

@@ -63,6 +63,8 @@ type SourceOptions struct {
 	// topics. Required.
 	Topics []SourceTopic
 	Group  string // required; one group per Source, so that each spreads evenly
+	// Admitted heeds HeaderAdmitted: gateways limit senders.
+	Admitted bool
 
 	Balancer string // CooperativeSticky or EagerRange
 	Protocol string // Classic or ServerSide

@@ -3,6 +3,8 @@ package kafka
 import (
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -12,11 +14,23 @@ type topic struct {
 	turn     int           // its place in the order in which topics take turns
 	patience time.Duration // how much longer than Delay a record waits in place
 	metrics  *topicMetrics
+	admitted bool // HeaderAdmitted counts
 
 	// All are guarded by the Source's lock.
 	served     int32   // the partition that was served last
 	id         topicID // that of its latest records; zero = the broker does not say
 	partitions int     // the most that have been seen; 0 = not known
+}
+
+// carries reports whether one of our own headers stays with a record and its copies.
+func (t *topic) carries(h *kgo.RecordHeader) bool {
+	switch h.Key {
+	case headerOrigin:
+		return t.delayed() // only Producer reads it
+	case HeaderAdmitted:
+		return t.admitted && string(h.Value) == yes
+	}
+	return false
 }
 
 // delayed reports whether records have a time before which they are not handed out.

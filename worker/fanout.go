@@ -299,10 +299,7 @@ type placerProducer struct{ placer *kafka.Placer }
 func (p placerProducer) Produce(records []fanout.Record, done func(error)) {
 	for i := range records {
 		r := &records[i]
-		placed := kafka.Placed{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, At: r.At}
-		if r.Traceparent != "" {
-			placed.Headers = []kafka.Header{{Key: "traceparent", Value: []byte(r.Traceparent)}}
-		}
+		placed := kafka.Placed{Topic: r.Topic, Partition: r.Partition, Key: r.Key, Value: r.Value, Headers: headersOf(r.Traceparent, r.Admitted), At: r.At}
 		p.placer.Place(&placed, done)
 	}
 }

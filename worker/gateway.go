@@ -380,15 +380,24 @@ type senderProducer struct{ sender *kafka.Sender }
 // Produce implements gateway.Producer.
 func (p senderProducer) Produce(r gateway.Record, done func(gateway.Place, error)) {
 	sent := kafka.Sent{Topic: r.Topic, Key: r.Key, Value: r.Value, At: r.At}
-	if r.Traceparent != "" {
-		sent.Headers = []kafka.Header{{Key: "traceparent", Value: []byte(r.Traceparent)}}
-	}
+	sent.Headers = headersOf(r.Traceparent, r.Admitted)
 	p.sender.Send(&sent, func(at kafka.Offset, err error) {
 		if errors.Is(err, kafka.ErrSenderFull) {
 			err = gateway.ErrBufferFull
 		}
 		done(gateway.Place(at), err)
 	})
+}
+
+// headersOf are the headers of a record of a gateway or a fan-out.
+func headersOf(traceparent string, admitted bool) (headers []kafka.Header) {
+	if traceparent != "" {
+		headers = append(headers, kafka.Header{Key: "traceparent", Value: []byte(traceparent)})
+	}
+	if admitted {
+		headers = append(headers, kafka.Header{Key: kafka.HeaderAdmitted, Value: []byte("1")})
+	}
+	return headers
 }
 
 // laneOffsets is the progress of lanes' groups.

@@ -164,3 +164,42 @@ func TestAStoppingGatewayLimitsAsBefore(t *testing.T) {
 		<-stopped
 	})
 }
+
+// What a gateway has counted under the limits of its sender, workers do not count again:
+// their own limit of that sender is for who writes to Kafka himself.
+func TestWorkersDoNotCountAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := fleetWithGateway(t)
+		defer n.close()
+		n.config.Gateway.Limits.Default = configs.SenderLimits{Hour: 100}
+		n.config.Limits.Senders = []configs.SenderRule{{Name: "hourly", Algorithm: "token_bucket", Max: 2, Window: time.Hour, Burst: 2, Wait: time.Minute}}
+		n.worker()
+		client, _ := n.startGateway()
+		time.Sleep(time.Minute)
+		var ids []string
+		for range 6 {
+			a, err := call(t, client, "POST", "http://gateway/v1/messages", toTheOwl)
+			if err != nil || a.status != http.StatusAccepted {
+				t.Fatalf("%+v, %v", a, err)
+			}
+			ids = append(ids, a.id)
+		}
+		for i := range 4 {
+			id := fmt.Sprint("own-", i)
+			n.produce(id, "owl", map[string]any{"sender_id": "orders"})
+			ids = append(ids, id)
+		}
+		time.Sleep(time.Minute)
+		sent := 0
+		for i, id := range ids {
+			if _, pushed := n.became(id); len(pushed) == 1 {
+				sent++
+			} else if i < 6 {
+				t.Errorf("%s of the gateway was pushed at %v", id, pushed)
+			}
+		}
+		if sent != 6+2 {
+			t.Errorf("%d were sent, want those of the gateway and two others", sent)
+		}
+	})
+}

@@ -56,7 +56,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 	}
 	teller := shared.events.Teller(name, produceRanges(name, producer))
 	source, err := kafka.NewSource(g.kafka, kafka.SourceOptions{
-		Topics: topics, Group: group, Metrics: shared.kafka,
+		Topics: topics, Group: group, Metrics: shared.kafka, Admitted: c.Gateway.Limits.Any() || c.Gateway.Limits.AnyRecipients(),
 		BatchRecords: batch, BatchBytes: int(c.Batch.Bytes), Linger: c.Batch.Linger,
 		OpenBatches: c.Batch.OpenPerPartition, OpenRecords: c.Batch.OpenRecords,
 		Confirms: c.Batch.Window(), Reread: reread,

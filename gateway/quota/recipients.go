@@ -76,6 +76,9 @@ func (r *Recipients) limit(sender string) int {
 	return r.standard
 }
 
+// Limits reports whether a sender has a limit, as fanout.Quota says.
+func (r *Recipients) Limits(sender string) bool { return r.limit(sender) > 0 }
+
 // Spend is how many receivers a part of a message may have, as fanout.Quota says.
 func (r *Recipients) Spend(ctx context.Context, sender string, message [16]byte, part int, had, upTo int64) (int64, error) {
 	limit := r.limit(sender)

@@ -129,7 +129,7 @@ func (d *draft) forge() {
 	for _, h := range [][]string{
 		{"pf-v", "1", "2", "", "9999999999999999999"}, {"pf-attempt", "3", "-1", "32767", "x"}, {"pf-hops", "0", "32768"},
 		{"pf-redrive", "1", "-9"}, {"pf-not-before", "99999999999999", "-1"}, {"pf-first-seen", "0", "99999999999999", "\x00"},
-		{"pf-state", "RETRYING", "DELIVERED"}, {"pf-devices", "aaaaaaaaaaaaaaaa", "", ",,,"}, {"pf-reason", "bad_json"}, {"pf-allowed", "1", "0"}, {"pf-paid", "1", ""},
+		{"pf-state", "RETRYING", "DELIVERED"}, {"pf-devices", "aaaaaaaaaaaaaaaa", "", ",,,"}, {"pf-reason", "bad_json"}, {"pf-allowed", "1", "0"}, {"pf-paid", "1", ""}, {"pf-admitted", "1", "0"},
 		{"pf-origin", "push.main/0/0", "../../x"}, {"pf-size", "-1"}, {"pf-provider", "apns"}, {"pf-", "x"}, {"pf-unknown", "x"},
 	} {
 		if d.g.r.IntN(3) > 0 {
