@@ -111,9 +111,10 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// again reports whether a repeat may be answered otherwise.
+// again reports whether a repeat may be answered otherwise. What a gateway is not configured
+// for it stays so: 501 without a time to come again is for good.
 func (p *Problem) again() bool {
-	return p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.Status >= 500
+	return p.RetryAfter > 0 || p.Status == http.StatusTooManyRequests || p.Status >= 500 && p.Status != http.StatusNotImplemented
 }
 
 // asking is one request that can be repeated.

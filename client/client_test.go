@@ -216,6 +216,20 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// What the gateway is not configured for it says once: it would say so for ever.
+func TestNotConfigured(t *testing.T) {
+	w := newWorld(t)
+	var p *Problem
+	if _, err := w.client.UserMessages(t.Context(), "u42", UserMessagesQuery{}); !errors.As(err, &p) || p.Status != 501 || p.Code != "not_configured" || len(w.pauses) > 0 {
+		t.Errorf("%v after pauses of %v", err, w.pauses)
+	}
+	for why, p := range map[string]*Problem{"it says when": {Status: 501, RetryAfter: 1}, "a gateway has a bug": {Status: 500}, "something in between": {Status: 502}, "too much": {Status: 429}} {
+		if !p.again() {
+			t.Errorf("%s: %v is for good", why, p)
+		}
+	}
+}
+
 // At the end of the context it gives up, and names what may be accepted all the same.
 func TestGivesUp(t *testing.T) {
 	w := newWorld(t)
