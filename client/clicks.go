@@ -2,11 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -26,16 +23,9 @@ type Event struct {
 // data as pf_click. Reported again, it changes nothing. The Client's key is not needed for
 // it, and is not sent.
 func (c *Client) ReportEvent(ctx context.Context, token, event string) error {
-	body, err := json.Marshal(map[string]string{"token": token, "event": event})
-	if err != nil {
-		return fmt.Errorf("reporting an event: %w", err)
-	}
-	a := &asking{method: http.MethodPost, path: "/v1/events", contentType: "application/json", body: body, keyless: true}
-	var answer struct{}
-	if err := c.repeat(ctx, func() []string { return nil }, func() error { return c.once(ctx, a, &answer, http.StatusOK) }); err != nil {
-		return fmt.Errorf("reporting an event: %w", err)
-	}
-	return nil
+	a := &asking{method: http.MethodPost, path: "/v1/events", said: EventReport{token, event}, keyless: true}
+	_, err := ask[struct{}](ctx, c, "reporting an event", a, http.StatusOK)
+	return err
 }
 
 // EventReport is what an app reports of one notification: Clicked or Unsubscribed, by its token.
@@ -49,31 +39,19 @@ type EventReport struct {
 // *Problem or a *GivenUpError; err is the first of them, or says why nothing was reported, and
 // then there are no errs.
 func (c *Client) ReportEvents(ctx context.Context, reports []EventReport) (errs []error, err error) {
-	if len(reports) == 0 || len(reports) > MaxBatch {
-		return nil, fmt.Errorf("%d reports, want 1 to %d", len(reports), MaxBatch)
+	lines, err := linesOf(reports, "reports")
+	if err != nil {
+		return nil, err
 	}
-	lines, results, open := make([][]byte, len(reports)), make([]Result, len(reports)), make([]int, len(reports))
-	for i := range reports {
-		if lines[i], err = json.Marshal(reports[i]); err != nil {
-			return nil, fmt.Errorf("report %d: %w", i, err)
-		}
-		open[i] = i
-	}
-	a := asking{method: http.MethodPost, path: "/v1/events/batch", contentType: "application/x-ndjson", keyless: true}
-	err = c.repeat(ctx, func() []string { return nil }, func() (err error) {
-		open, err = c.sendLines(ctx, a, lines, open, results, http.StatusOK, http.StatusMultiStatus)
-		return err
-	})
-	if len(open) == len(reports) && err != nil && !givenUp(err) {
+	a := asking{method: http.MethodPost, path: "/v1/events/batch", keyless: true}
+	outcomes, err := sendBatch[struct{}](ctx, c, a, lines, func([]int) []string { return nil }, http.StatusOK, http.StatusMultiStatus)
+	if err != nil {
 		return nil, fmt.Errorf("reporting %d events: %w", len(reports), err)
 	}
-	for _, i := range open {
-		results[i].Err = err
-	}
-	errs, err = make([]error, len(reports)), nil
-	for i := range results {
-		if errs[i] = results[i].Err; errs[i] != nil && err == nil {
-			err = fmt.Errorf("reporting event %d: %w", i, errs[i])
+	errs = make([]error, len(reports))
+	for i, o := range outcomes {
+		if errs[i] = o.err; o.err != nil && err == nil {
+			err = fmt.Errorf("reporting event %d: %w", i, o.err)
 		}
 	}
 	return errs, err
@@ -100,21 +78,6 @@ type ClickCount struct {
 // of which today is one; 0 = 30. The key needs the right read; or it is a token of the user,
 // and app may be empty.
 func (c *Client) Clicks(ctx context.Context, user, app string, days int) (*Clicks, error) {
-	values := url.Values{}
-	if app != "" {
-		values.Set("app", app)
-	}
-	if days != 0 {
-		values.Set("days", strconv.Itoa(days))
-	}
-	a := &asking{method: http.MethodGet, path: "/v1/users/" + url.PathEscape(user) + "/clicks?" + values.Encode()}
-	var clicks *Clicks
-	err := c.repeat(ctx, func() []string { return nil }, func() error {
-		clicks = &Clicks{}
-		return c.once(ctx, a, clicks, http.StatusOK)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("counting clicks: %w", err)
-	}
-	return clicks, nil
+	path := at("/v1/users/{}/clicks", user) + query(map[string]string{"app": app}, map[string]int{"days": days})
+	return ask[Clicks](ctx, c, "counting clicks", &asking{method: http.MethodGet, path: path}, http.StatusOK)
 }

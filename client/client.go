@@ -122,7 +122,9 @@ type asking struct {
 	method, path string
 	contentType  string
 	body         []byte
-	keyless      bool // it is made without the key of the caller
+	said         any      // what ask makes the body of, as JSON; nil = the body is as it is
+	ids          []string // of the notifications that are sent by it
+	keyless      bool     // it is made without the key of the caller
 
 	tag    string        // of what the caller has; empty = nothing
 	longer time.Duration // than other requests it may take

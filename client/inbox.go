@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -51,27 +48,12 @@ type InboxQuery struct {
 // Inbox asks what there is to read for a user of an app. The key needs the right users; or
 // it is a token of the user, and app may be empty.
 func (c *Client) Inbox(ctx context.Context, user, app string, q InboxQuery) (*InboxPage, error) {
-	values := url.Values{}
-	for name, value := range map[string]string{"app": app, "after": q.After} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	if q.Limit > 0 {
-		values.Set("limit", strconv.Itoa(q.Limit))
-	}
-	if q.Wait > 0 {
-		values.Set("wait", strconv.Itoa(int(q.Wait/time.Second)))
-	}
-	a := &asking{method: http.MethodGet, path: "/v1/users/" + url.PathEscape(user) + "/inbox?" + values.Encode(), tag: q.Tag, longer: q.Wait}
-	var page *InboxPage
-	err := c.repeat(ctx, func() []string { return nil }, func() error {
-		page = &InboxPage{}
-		return c.once(ctx, a, page, http.StatusOK, http.StatusNotModified)
-	})
+	path := at("/v1/users/{}/inbox", user) + query(map[string]string{"app": app, "after": q.After}, map[string]int{"limit": max(q.Limit, 0), "wait": max(int(q.Wait/time.Second), 0)})
+	a := &asking{method: http.MethodGet, path: path, tag: q.Tag, longer: q.Wait}
+	page, err := ask[InboxPage](ctx, c, "reading an inbox", a, http.StatusOK, http.StatusNotModified)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("reading an inbox: %w", err)
+		return nil, err
 	case a.unchanged:
 		return nil, ErrUnchanged
 	}
@@ -88,18 +70,12 @@ type Unread struct {
 // Unread asks how much of an inbox is not read; what limits withhold counts, too. The key is
 // that of Inbox.
 func (c *Client) Unread(ctx context.Context, user, app string) (Unread, error) {
-	path := "/v1/users/" + url.PathEscape(user) + "/inbox/unread"
-	if app != "" {
-		path += "?app=" + url.QueryEscape(app)
-	}
-	var u Unread
-	err := c.repeat(ctx, func() []string { return nil }, func() error {
-		return c.once(ctx, &asking{method: http.MethodGet, path: path}, &u, http.StatusOK)
-	})
+	path := at("/v1/users/{}/inbox/unread", user) + query(map[string]string{"app": app}, nil)
+	u, err := ask[Unread](ctx, c, "counting what is not read", &asking{method: http.MethodGet, path: path}, http.StatusOK)
 	if err != nil {
-		return Unread{}, fmt.Errorf("counting what is not read: %w", err)
+		return Unread{}, err
 	}
-	return u, nil
+	return *u, nil
 }
 
 // Marks are what becomes of items, by their cursors: 100 of Read and Unread together.
@@ -111,19 +87,11 @@ type Marks struct {
 
 // MarkInbox marks items of an inbox. Made again, it changes nothing.
 func (c *Client) MarkInbox(ctx context.Context, user, app string, m Marks) error {
-	body, err := json.Marshal(struct {
+	said := struct {
 		App string `json:"app,omitempty"`
 		Marks
-	}{app, m})
-	if err != nil {
-		return fmt.Errorf("marking an inbox: %w", err)
-	}
-	var answer struct{}
-	err = c.repeat(ctx, func() []string { return nil }, func() error {
-		return c.once(ctx, &asking{method: http.MethodPost, path: "/v1/users/" + url.PathEscape(user) + "/inbox/marks", contentType: "application/json", body: body}, &answer, http.StatusOK)
-	})
-	if err != nil {
-		return fmt.Errorf("marking an inbox: %w", err)
-	}
-	return nil
+	}{app, m}
+	a := &asking{method: http.MethodPost, path: at("/v1/users/{}/inbox/marks", user), said: said}
+	_, err := ask[struct{}](ctx, c, "marking an inbox", a, http.StatusOK)
+	return err
 }

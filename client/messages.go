@@ -1,13 +1,11 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/google/uuid"
@@ -79,7 +77,7 @@ func (c *Client) Broadcast(ctx context.Context, m *Message) (*Accepted, error) {
 	if m.App == "" {
 		return nil, errors.New("a message to all users of an app names no app")
 	}
-	return c.send(ctx, "/v1/apps/"+url.PathEscape(m.App)+"/messages", m)
+	return c.send(ctx, at("/v1/apps/{}/messages", m.App), m)
 }
 
 // BroadcastToSegment sends a message, as Broadcast does, to those users of its App who are in a
@@ -88,26 +86,14 @@ func (c *Client) BroadcastToSegment(ctx context.Context, group, segment string, 
 	if m.App == "" || group == "" || segment == "" {
 		return nil, errors.New("a message to users in a segment names no app, or no segment")
 	}
-	return c.send(ctx, "/v1/apps/"+url.PathEscape(m.App)+"/segments/"+url.PathEscape(group)+"/"+url.PathEscape(segment)+"/messages", m)
+	return c.send(ctx, at("/v1/apps/{}/segments/{}/{}/messages", m.App, group, segment), m)
 }
 
 func (c *Client) send(ctx context.Context, path string, m *Message) (*Accepted, error) {
 	if err := name(m); err != nil {
 		return nil, err
 	}
-	body, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("message %s: %w", m.ID, err)
-	}
-	var accepted *Accepted
-	err = c.repeat(ctx, func() []string { return []string{m.ID} }, func() error {
-		accepted = &Accepted{}
-		return c.once(ctx, &asking{method: http.MethodPost, path: path, contentType: "application/json", body: body}, accepted, http.StatusAccepted)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sending %s: %w", m.ID, err)
-	}
-	return accepted, nil
+	return ask[Accepted](ctx, c, "sending "+m.ID, &asking{method: http.MethodPost, path: path, said: m, ids: []string{m.ID}}, http.StatusAccepted)
 }
 
 // name gives a message an id if it has none.
@@ -123,12 +109,6 @@ func name(m *Message) error {
 	return nil
 }
 
-// Bounds of a batch.
-const (
-	MaxBatch      = 1000    // messages
-	maxBatchBytes = 4 << 20 // as gateways have it by default
-)
-
 // Result is what became of one message of a batch: one of the two.
 type Result struct {
 	Accepted *Accepted
@@ -140,94 +120,35 @@ type Result struct {
 // ends. Results are in the order of the messages. The error is nil if all were
 // accepted, or else the first of theirs; a batch that cannot be sent at all has no results.
 func (c *Client) SendBatch(ctx context.Context, ms []*Message) ([]Result, error) {
-	if len(ms) == 0 || len(ms) > MaxBatch {
-		return nil, fmt.Errorf("%d messages, want 1 to %d", len(ms), MaxBatch)
-	}
-	lines, results := make([][]byte, len(ms)), make([]Result, len(ms))
-	size := 0
-	open := make([]int, len(ms)) // the numbers of those without a result
-	for i, m := range ms {
-		err := name(m)
-		if err == nil {
-			lines[i], err = json.Marshal(m)
+	for _, m := range ms[:min(len(ms), MaxBatch)] {
+		if m == nil {
+			return nil, errors.New("a message of a batch is nil")
 		}
-		if err != nil {
-			return nil, fmt.Errorf("message %s: %w", m.ID, err)
+		if err := name(m); err != nil {
+			return nil, err
 		}
-		open[i], size = i, size+len(lines[i])+1
 	}
-	if size > maxBatchBytes {
-		return nil, fmt.Errorf("a batch of %d bytes, want at most %d", size, maxBatchBytes)
+	lines, err := linesOf(ms, "messages")
+	if err != nil {
+		return nil, err
 	}
-	ids := func() []string {
+	ids := func(open []int) []string {
 		all := make([]string, len(open))
 		for k, i := range open {
 			all[k] = ms[i].ID
 		}
 		return all
 	}
-	a := asking{method: http.MethodPost, path: "/v1/messages/batch", contentType: "application/x-ndjson"}
-	err := c.repeat(ctx, ids, func() (err error) {
-		open, err = c.sendLines(ctx, a, lines, open, results, http.StatusAccepted, http.StatusMultiStatus)
-		return err
-	})
-	if len(open) == len(ms) && err != nil && !givenUp(err) {
+	a := asking{method: http.MethodPost, path: "/v1/messages/batch"}
+	outcomes, err := sendBatch[Accepted](ctx, c, a, lines, ids, http.StatusAccepted, http.StatusMultiStatus)
+	if err != nil {
 		return nil, fmt.Errorf("sending %d messages: %w", len(ms), err)
 	}
-	for _, i := range open {
-		results[i].Err = err
-	}
-	for i := range results {
-		if results[i].Err != nil {
-			return results, fmt.Errorf("sending %s: %w", ms[i].ID, results[i].Err)
+	results := make([]Result, len(ms))
+	for i, o := range outcomes {
+		if results[i] = (Result{o.done, o.err}); o.err != nil && err == nil {
+			err = fmt.Errorf("sending %s: %w", ms[i].ID, o.err)
 		}
 	}
-	return results, nil
-}
-
-func givenUp(err error) bool {
-	var g *GivenUpError
-	return errors.As(err, &g)
-}
-
-// batchAnswer is the answer to a batch.
-type batchAnswer struct {
-	Results []struct {
-		Accepted
-		Line    int      `json:"line"`
-		Problem *Problem `json:"problem"`
-	} `json:"results"`
-}
-
-// sendLines sends some lines once, as the body of what is asked, and notes the results that are
-// final. It returns those that are still open, and why.
-func (c *Client) sendLines(ctx context.Context, ask asking, lines [][]byte, open []int, results []Result, good ...int) (still []int, err error) {
-	var body bytes.Buffer
-	for _, i := range open {
-		body.Write(lines[i])
-		body.WriteByte('\n')
-	}
-	ask.body = body.Bytes()
-	var a batchAnswer
-	if err := c.once(ctx, &ask, &a, good...); err != nil {
-		return open, err
-	}
-	if len(a.Results) != len(open) {
-		return open, fmt.Errorf("%d results of %d lines", len(a.Results), len(open))
-	}
-	for k, i := range open {
-		switch r := &a.Results[k]; {
-		case r.Problem == nil:
-			accepted := r.Accepted
-			results[i].Accepted = &accepted
-		case r.Problem.again():
-			still = append(still, i)
-			if p, is := err.(*Problem); !is || r.Problem.RetryAfter > p.RetryAfter {
-				err = r.Problem
-			}
-		default:
-			results[i].Err = r.Problem
-		}
-	}
-	return still, err
+	return results, err
 }

@@ -2,10 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -49,15 +47,7 @@ type Device struct {
 
 // Receipt asks what became of a message.
 func (c *Client) Receipt(ctx context.Context, receipt string) (*Report, error) {
-	var report *Report
-	err := c.repeat(ctx, func() []string { return nil }, func() error {
-		report = &Report{}
-		return c.once(ctx, &asking{method: http.MethodGet, path: "/v1/receipts/" + url.PathEscape(receipt)}, report, http.StatusOK)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("asking for a receipt: %w", err)
-	}
-	return report, nil
+	return ask[Report](ctx, c, "asking for a receipt", &asking{method: http.MethodGet, path: at("/v1/receipts/{}", receipt)}, http.StatusOK)
 }
 
 // MaxReceipts is how many receipts can be asked for at once.
@@ -83,20 +73,13 @@ func (c *Client) Receipts(ctx context.Context, receipts []string) ([]Answer, err
 	if len(receipts) == 0 || len(receipts) > MaxReceipts {
 		return nil, fmt.Errorf("%d receipts, want 1 to %d", len(receipts), MaxReceipts)
 	}
-	body, err := json.Marshal(map[string][]string{"receipts": receipts})
-	if err != nil {
-		return nil, fmt.Errorf("asking for receipts: %w", err)
-	}
-	var a queryAnswer
-	err = c.repeat(ctx, func() []string { return nil }, func() error {
-		a = queryAnswer{}
-		return c.once(ctx, &asking{method: http.MethodPost, path: "/v1/receipts:query", contentType: "application/json", body: body}, &a, http.StatusOK)
-	})
-	if err == nil && len(a.Results) != len(receipts) {
-		err = fmt.Errorf("%d answers to %d receipts", len(a.Results), len(receipts))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking for receipts: %w", err)
+	query := &asking{method: http.MethodPost, path: "/v1/receipts:query", said: map[string][]string{"receipts": receipts}}
+	a, err := ask[queryAnswer](ctx, c, "asking for receipts", query, http.StatusOK)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.Results) != len(receipts):
+		return nil, fmt.Errorf("asking for receipts: %d answers to %d receipts", len(a.Results), len(receipts))
 	}
 	answers := make([]Answer, len(receipts))
 	for i := range a.Results {

@@ -2,10 +2,7 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 )
 
@@ -44,25 +41,6 @@ type UserMessagesQuery struct {
 // UserMessages asks which messages a user was meant to get, where lanes note that. The key
 // needs the right read; or it is a token of the user.
 func (c *Client) UserMessages(ctx context.Context, user string, q UserMessagesQuery) (*UserMessages, error) {
-	values := url.Values{}
-	for name, text := range map[string]string{"app": q.App, "after": q.After} {
-		if text != "" {
-			values.Set(name, text)
-		}
-	}
-	for name, n := range map[string]int{"days": q.Days, "limit": q.Limit} {
-		if n != 0 {
-			values.Set(name, strconv.Itoa(n))
-		}
-	}
-	a := &asking{method: http.MethodGet, path: "/v1/users/" + url.PathEscape(user) + "/messages?" + values.Encode()}
-	var messages *UserMessages
-	err := c.repeat(ctx, func() []string { return nil }, func() error {
-		messages = &UserMessages{}
-		return c.once(ctx, a, messages, http.StatusOK)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("reading messages of a user: %w", err)
-	}
-	return messages, nil
+	path := at("/v1/users/{}/messages", user) + query(map[string]string{"app": q.App, "after": q.After}, map[string]int{"days": q.Days, "limit": q.Limit})
+	return ask[UserMessages](ctx, c, "reading messages of a user", &asking{method: http.MethodGet, path: path}, http.StatusOK)
 }
