@@ -33,6 +33,7 @@ const key = "orders-orders-orders-orders-orders"
 type world struct {
 	t      *testing.T
 	client *Client
+	wire   *wire
 	pauses []time.Duration // that the client made; none takes time
 	end    error           // that a pause ends with
 
@@ -44,24 +45,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, change ...func(*gateway.Options)) *world {
-	w := &world{t: t, rows: map[string][]push.Row{}}
-	hash, err := gateway.KeyHash(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(keys, []byte(`{"keys": [{"name": "a", "sha256": "`+hash+`", "sender": "orders", "apps": ["shop"], "rights": ["send", "read"]}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	callers, err := gateway.OpenCallers(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Helper()
+	w := &world{t: t, wire: &wire{}, rows: map[string][]push.Row{}}
 	signer, err := gateway.NewSigner(strings.Repeat("s", gateway.MinKey))
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := gateway.Options{Producer: w, Offsets: w, Rows: w, Callers: callers, Signer: signer, Apps: []string{"shop"},
+	o := gateway.Options{Producer: w, Offsets: w, Rows: w, Callers: callersWith(t, gateway.Send, gateway.Read), Signer: signer, Apps: []string{"shop"},
 		Lanes:   []gateway.Lane{{Name: "transactional", Topic: "push.transactional", ServiceType: "transactional", Mode: gateway.EffectivelyOnce}},
 		Limits:  gateway.Limits{Message: 128 << 10, Lines: 1000, Batch: 4 << 20, Query: 1000, Requests: 100, Batches: 4},
 		Times:   gateway.Times{Confirm: 50 * time.Millisecond, Status: 5 * time.Second, Kept: 720 * time.Hour, Delay: 2 * time.Hour},
@@ -83,11 +73,34 @@ func newWorld(t *testing.T, change ...func(*gateway.Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.client.Close)
+	w.wire.next, w.client.http.Transport = w.client.http.Transport, w.wire
 	w.client.pause = func(ctx context.Context, d time.Duration) error {
 		w.pauses = append(w.pauses, d)
 		return errors.Join(w.end, ctx.Err())
 	}
 	return w
+}
+
+// callersWith are callers of whom the client is one, with these rights.
+func callersWith(t *testing.T, rights ...gateway.Right) *gateway.Callers {
+	t.Helper()
+	hash, err := gateway.KeyHash(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := json.Marshal(rights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := filepath.Join(t.TempDir(), "keys.json")
+	if err := os.WriteFile(keys, []byte(`{"keys": [{"name": "a", "sha256": "`+hash+`", "sender": "orders", "apps": ["shop"], "rights": `+string(list)+`}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	callers, err := gateway.OpenCallers(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return callers
 }
 
 // Produce implements gateway.Producer.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,22 +16,10 @@ import (
 // withInbox gives a gateway inboxes, and the client's key the right to them.
 func withInbox(t *testing.T, store *inbox.Memory) func(*gateway.Options) {
 	t.Helper()
-	hash, err := gateway.KeyHash(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(keys, []byte(`{"keys": [{"name": "a", "sha256": "`+hash+`", "sender": "orders", "apps": ["shop"], "rights": ["users"]}]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	callers, err := gateway.OpenCallers(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
 	users := gateway.NewUsers(nil, nil) // nothing is changed by it
 	t.Cleanup(users.Close)
 	return func(o *gateway.Options) {
-		o.Callers, o.Users = callers, users
+		o.Callers, o.Users = callersWith(t, gateway.Manage), users
 		o.Inbox = &gateway.Inbox{Store: store, Watcher: inbox.NewWatcher(inbox.WatcherOptions{News: store, Log: slog.New(slog.DiscardHandler)})}
 	}
 }
