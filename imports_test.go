@@ -154,8 +154,8 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 var testsAlso = map[string][]string{
 	"audiences":       {"audiences/audiencestest"},
 	"clicks":          {"clicks/clickstest"},
-	"client":          {"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions"}, // which it is tried on
-	"fanout":          {"kafka"},                                                                   // whose partitions and groups it must agree with
+	"client":          {"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions", "fanout"}, // which it is tried on
+	"fanout":          {"kafka"},                                                                             // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules

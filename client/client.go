@@ -129,8 +129,9 @@ type asking struct {
 	tag    string        // of what the caller has; empty = nothing
 	longer time.Duration // than other requests it may take
 	// Of the last answer:
-	answered  string // its tag
-	unchanged bool   // it was 304
+	answered  string        // its tag
+	unchanged bool          // it was 304
+	after     time.Duration // when to ask again; 0 = it does not say
 }
 
 // maxAnswer bounds what is read of an answer: 1,000 reports have about a megabyte.
@@ -169,6 +170,7 @@ func (c *Client) once(ctx context.Context, a *asking, to any, statuses ...int) e
 	}
 	for _, s := range statuses {
 		if r.StatusCode == s {
+			a.after = time.Duration(retryAfter(r.Header.Get("Retry-After"))) * time.Second
 			if a.answered, a.unchanged = r.Header.Get("ETag"), s == http.StatusNotModified; a.unchanged {
 				return nil
 			}

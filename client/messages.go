@@ -70,25 +70,6 @@ func (c *Client) Send(ctx context.Context, m *Message) (*Accepted, error) {
 	return c.send(ctx, "/v1/messages", m)
 }
 
-// Broadcast sends a message to all users of its App as Send does one to a single user: UserID
-// and Device must be empty, and the ID, if it has one, a UUIDv7. It needs a key with the right
-// broadcast. The receipt says how far it is.
-func (c *Client) Broadcast(ctx context.Context, m *Message) (*Accepted, error) {
-	if m.App == "" {
-		return nil, errors.New("a message to all users of an app names no app")
-	}
-	return c.send(ctx, at("/v1/apps/{}/messages", m.App), m)
-}
-
-// BroadcastToSegment sends a message, as Broadcast does, to those users of its App who are in a
-// segment of a group.
-func (c *Client) BroadcastToSegment(ctx context.Context, group, segment string, m *Message) (*Accepted, error) {
-	if m.App == "" || group == "" || segment == "" {
-		return nil, errors.New("a message to users in a segment names no app, or no segment")
-	}
-	return c.send(ctx, at("/v1/apps/{}/segments/{}/{}/messages", m.App, group, segment), m)
-}
-
 func (c *Client) send(ctx context.Context, path string, m *Message) (*Accepted, error) {
 	if err := name(m); err != nil {
 		return nil, err

@@ -25,6 +25,11 @@ type Report struct {
 	UpdatedAt   time.Time `json:"updated_at"` // of the newest state
 	Devices     []Device  `json:"devices"`
 	Events      []Event   `json:"events"` // what apps have reported, beside the status
+
+	// Of a message to many receivers:
+	Topic   string  `json:"topic"`   // to whose subscribers it is
+	Segment string  `json:"segment"` // group/segment, in which its receivers are
+	Fanout  *Fanout `json:"fanout"`  // how far it is; nil = it is none
 }
 
 // Receiver is whom it was for.
