@@ -152,10 +152,11 @@ var testsMayImport = []string{"push", "push/decode", "pipeline", "providers/sim"
 
 // testsAlso is what the tests of single packages may import besides that.
 var testsAlso = map[string][]string{
-	"audiences":       {"audiences/audiencestest"},
-	"clicks":          {"clicks/clickstest"},
-	"client":          {"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions", "fanout"}, // which it is tried on
-	"fanout":          {"kafka"},                                                                             // whose partitions and groups it must agree with
+	"audiences": {"audiences/audiencestest"},
+	"clicks":    {"clicks/clickstest"},
+	"client": { // which is tried on a whole gateway
+		"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions", "fanout", "users", "users/record"},
+	"fanout":          {"kafka"}, // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
