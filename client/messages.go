@@ -61,6 +61,7 @@ type Accepted struct {
 	ServiceType string    `json:"service_type"`
 	Lane        string    `json:"lane"`
 	AcceptedAt  time.Time `json:"accepted_at"`
+	Replayed    bool      `json:"replayed"` // it was accepted before, and this is the first receipt again
 }
 
 // Send sends a message, which gets an id if it has none, and returns when it is durable. A

@@ -1,0 +1,39 @@
+package client
+
+import (
+	"context"
+	"testing"
+
+	"github.com/pushfleet/pushfleet/gateway"
+)
+
+// firsts are what a gateway keeps of what it has accepted. It is used by one request at a time.
+type firsts map[string]string
+
+func (f firsts) Find(_ context.Context, names []string) []string {
+	found := make([]string, len(names))
+	for i, name := range names {
+		found[i] = f[name]
+	}
+	return found
+}
+
+func (f firsts) Keep(name, value string) { f[name] = value }
+
+// The first answer is lost: the repeat has the receipt that was in it, and is not written again.
+func TestReplayed(t *testing.T) {
+	w := newWorld(t, func(o *gateway.Options) { o.Firsts = firsts{} })
+	m := message()
+	got := twice(w, func() (*Accepted, error) { return w.client.Send(t.Context(), m) })
+	if !got.Replayed || len(w.produced) != 1 || got.AcceptedAt.IsZero() {
+		t.Errorf("%+v, produced %q", got, w.produced)
+	}
+	m.Title = "Another"
+	if _, err := w.client.Send(t.Context(), m); err == nil || len(w.produced) != 1 {
+		t.Errorf("another message with the id: %v, produced %q", err, w.produced)
+	}
+	other, err := w.client.Send(t.Context(), message())
+	if err != nil || other.Replayed {
+		t.Errorf("another one: %+v, %v", other, err)
+	}
+}
