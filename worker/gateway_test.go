@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -535,7 +536,7 @@ func like(t *testing.T, what string, got, want any) {
 				t.Errorf("%s\nhas no %s: %v", what, name, got)
 				continue
 			}
-			if !slices.Contains([]string{"id", "receipt", "accepted_at", "updated_at", "at", "meaning", "used", "remaining", "reset", "reset_at"}, name) {
+			if !slices.Contains([]string{"id", "receipt", "accepted_at", "updated_at", "expires_at", "at", "next", "meaning", "used", "remaining", "reset", "reset_at"}, name) {
 				like(t, what, m[name], value)
 			}
 		}
@@ -555,8 +556,11 @@ func like(t *testing.T, what string, got, want any) {
 	}
 }
 
-// examples runs those of one part of a page that stand in blocks of bash, want in all, and
-// holds what is answered against what the page says. RECEIPT is the first answer's, for which
+// nextHeading begins a part of a page.
+var nextHeading = regexp.MustCompile(`(?m)^##+ `)
+
+// examples runs those of one part of a page, from its heading to the next one, that stand in
+// blocks of bash, want in all, and holds what is answered against what the page says. RECEIPT is the first answer's, for which
 // first is called.
 func examples(t *testing.T, page, part string, want int, first func(receipt string), env ...string) {
 	t.Helper()
@@ -564,8 +568,8 @@ func examples(t *testing.T, page, part string, want int, first func(receipt stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "\n## "+part+"\n")
-	section, _, _ := strings.Cut(rest, "\n## ")
+	_, rest, _ := strings.Cut(string(text), "\n"+part+"\n")
+	section := nextHeading.Split(rest, 2)[0]
 	blocks := strings.Split(section, "```bash\n")[1:]
 	if len(blocks) != want {
 		t.Fatalf("%s has %d examples under %q, want %d", page, len(blocks), part, want)
