@@ -171,6 +171,28 @@ func TestContractHasTheRoutes(t *testing.T) {
 	}
 }
 
+// Whatever is asked, a gateway may be busy: the contract says so of every operation, those that
+// need no key among them.
+func TestEveryOperationMayBeBusy(t *testing.T) {
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(o *Options) { o.Limits.Requests = 1 })
+	w.gateway.requests <- struct{}{} // as one that is under way
+	parameter := regexp.MustCompile(`\{[a-z]+\}`)
+	for path, operations := range doc["paths"].(map[string]any) {
+		for method := range operations.(map[string]any) {
+			if method == "parameters" { // of all operations
+				continue
+			}
+			if got := w.do(request{method: strings.ToUpper(method), path: parameter.ReplaceAllString(path, "x")}); got.code() != codeBusy {
+				t.Errorf("%s %s is answered %d %s", method, path, got.status, got.text)
+			}
+		}
+	}
+}
+
 // Every example of the contract fits its schema, and every schema can be compiled.
 func TestContractExamples(t *testing.T) {
 	doc, err := document()
