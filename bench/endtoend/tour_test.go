@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,24 @@ func TestAGeneratedClientDoesTheTour(t *testing.T) {
 	run(nil, "-m", "openapi_python_client", "generate", "--path", contract, "--config", "tour/generator.yaml", "--meta", "none", "--fail-on-warning",
 		"--output-path", filepath.Join(dir, "pushgateway"))
 	run([]string{"GATEWAY=http://" + address, "KEY=" + key}, "tour/tour.py")
+}
+
+// The tour does every operation of the contract, by the function that the generator makes of
+// its operationId; but for the click on a link, which mail providers make by its address.
+func TestTheTourLeavesNothingOut(t *testing.T) {
+	tour, err := os.ReadFile("tour/tour.py")
+	check(t, err)
+	ids := regexp.MustCompile(`(?m)^ +operationId: (\w+)$`).FindAllStringSubmatch(string(gateway.Contract()), -1)
+	if len(ids) < 44 {
+		t.Fatalf("the contract has %d operations", len(ids))
+	}
+	for _, id := range ids {
+		function := strings.ToLower(regexp.MustCompile(`[A-Z]`).ReplaceAllString(id[1], "_$0"))
+		called := regexp.MustCompile(`\bask\(` + function + `\b|\b` + function + `\.sync_detailed\(`)
+		if id[1] != "unsubscribe" && !called.Match(tour) {
+			t.Errorf("the tour does not call %s", function)
+		}
+	}
 }
 
 // forTheTour configures all that the contract has. dir is for the files of secrets.
