@@ -18,6 +18,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/grafana"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/segments"
@@ -26,6 +27,7 @@ import (
 // A client for another language, which a generator has made of the contract and nobody
 // here has written, does all that the contract has: it registers devices, sends by HTTP to
 // one and to a topic, and reads what came from an inbox. Behind the gateway is a whole fleet.
+// Then all panels show something of what gateway and fan-outs tell.
 func TestAGeneratedClientDoesTheTour(t *testing.T) {
 	python, err := local.ClientGenerator()
 	if err != nil {
@@ -38,14 +40,14 @@ func TestAGeneratedClientDoesTheTour(t *testing.T) {
 	dir := t.TempDir()
 	w := newWorld(t, setup{configure: func(c *configs.Config) { forTheTour(t, c, dir, key) }})
 	w.worker()
-	for _, start := range []func() (*fleet.Process, error){w.StartRegistry, w.StartFanout} {
-		p, err := start()
+	ready := func(p *fleet.Process, err error) *fleet.Process {
+		t.Helper()
 		check(t, err)
 		check(t, p.AwaitReady(waiting(t)))
+		return p
 	}
-	g, err := w.StartGateway()
-	check(t, err)
-	check(t, g.AwaitReady(waiting(t)))
+	ready(w.StartRegistry())
+	fanout, g := ready(w.StartFanout()), ready(w.StartGateway())
 	address, err := g.AwaitCallers(waiting(t))
 	check(t, err)
 
@@ -64,6 +66,7 @@ func TestAGeneratedClientDoesTheTour(t *testing.T) {
 	run(nil, "-m", "openapi_python_client", "generate", "--path", contract, "--config", "tour/generator.yaml", "--meta", "none", "--fail-on-warning",
 		"--output-path", filepath.Join(dir, "pushgateway"))
 	run([]string{"GATEWAY=http://" + address, "KEY=" + key}, "tour/tour.py")
+	w.dashboardsShow(grafana.OfGateways(), g, fanout)
 }
 
 // The tour does every operation of the contract, by the function that the generator makes of
@@ -91,6 +94,7 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	g := &c.Gateway
 	g.Listen, g.AdminListen, g.Fanout.AdminListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	g.Registry, g.Topics, g.Inbox, g.Fanout.Enabled, g.Clicks.Enabled, g.Audiences, c.Registry.Audiences = true, true, true, true, true, true, true
+	g.Limits.Default = configs.SenderLimits{Day: 1_000_000} // which nobody uses up, and dashboards show
 	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
 	c.Segments.Source = segmentOf(t, dir, "tour-reached")
 	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/configs"
+	"github.com/pushfleet/pushfleet/deploy/grafana"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -49,5 +50,5 @@ func TestEveryRecordHasOneOutcome(t *testing.T) {
 		}
 	}
 	check(t, w.AwaitPruned(waiting(t), people))
-	w.dashboardsShow(worker, registry)
+	w.dashboardsShow(grafana.OfWorkers(), worker, registry)
 }

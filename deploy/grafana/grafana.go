@@ -1,7 +1,7 @@
 // Package grafana is the dashboards that ship for Grafana: what they show is a table
-// (fleet.go, lane.go, provider.go, limits.go), and the files that Grafana reads are made
-// of it by `go generate ./deploy/grafana`. A test holds the files to the table, and each
-// query to what a fleet tells.
+// (fleet.go, lane.go, provider.go, limits.go, gateway.go), and the files that Grafana reads
+// are made of it by `go generate ./deploy/grafana`. A test holds the files to the table, and
+// each query to what a fleet tells.
 package grafana
 
 //go:generate go run ./generate .
@@ -64,9 +64,13 @@ type Query struct {
 }
 
 // Dashboards returns all of them, in the order of their names in Grafana.
-func Dashboards() []Dashboard {
-	return []Dashboard{fleet(), lane(), provider(), limits()}
-}
+func Dashboards() []Dashboard { return append(OfWorkers(), OfGateways()...) }
+
+// OfWorkers returns those that show what workers and registries tell.
+func OfWorkers() []Dashboard { return []Dashboard{fleet(), lane(), provider(), limits()} }
+
+// OfGateways returns those that show what gateways and processes of fan-outs tell.
+func OfGateways() []Dashboard { return []Dashboard{gateway()} }
 
 // File is the name of a dashboard's file.
 func (d *Dashboard) File() string { return "pushfleet-" + d.Name + ".json" }

@@ -40,7 +40,7 @@ var (
 	groupings = regexp.MustCompile(`by \(([^)]*)\)`)
 	names     = regexp.MustCompile(`\{\{(\w+)\}\}`)
 	chosen    = regexp.MustCompile(`^\$(\w+)$`)
-	word      = regexp.MustCompile(`^[a-z-]+$`)
+	word      = regexp.MustCompile(`^[a-z_-]+$|^[A-Z]+ /[a-z0-9/]+$`) // or a route
 )
 
 // Metrics, labels and their values in queries, and what names of series and variables
@@ -96,6 +96,26 @@ func TestQueriesNameWhatExists(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// What gateways and fan-outs count is shown, all of it.
+func TestGatewaysAreShownWhole(t *testing.T) {
+	metrics, _ := declaredtest.Read(t, filepath.Join("..", ".."))
+	shown := map[string]bool{}
+	for _, d := range OfGateways() {
+		for _, p := range d.Panels {
+			for _, q := range p.Queries {
+				for _, s := range selectors.FindAllStringSubmatch(q.Expr, -1) {
+					shown[strings.TrimSuffix(s[1], "_bucket")] = true
+				}
+			}
+		}
+	}
+	for name := range metrics {
+		if (strings.HasPrefix(name, "push_gateway_") || strings.HasPrefix(name, "push_fanout_")) && !shown[name] {
+			t.Errorf("no panel shows %s", name)
 		}
 	}
 }

@@ -47,11 +47,11 @@ type group struct {
 	Queries  []query  `json:"promql_expr_test"`
 }
 
-// Check has promtool ask all queries of the dashboards of what these processes told, as if
+// Check has promtool ask all queries of these dashboards of what these processes told, as if
 // counters had grown since. Each must have an answer, but for those of panels that a healthy
 // fleet leaves empty: they must only be queries. dir takes a file. With an error comes
 // what promtool said.
-func Check(dir string, scrapes []Scrape) error {
+func Check(dir string, dashboards []grafana.Dashboard, scrapes []Scrape) error {
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
 		return ErrNoTool
@@ -62,10 +62,10 @@ func Check(dir string, scrapes []Scrape) error {
 			g.Series = append(g.Series, series{labelled(name, s.Instance), values(name, value)})
 		}
 	}
-	for _, d := range grafana.Dashboards() {
+	for _, d := range dashboards {
 		for _, p := range d.Panels {
 			for _, q := range p.Queries {
-				g.Queries = append(g.Queries, query{asked(q.Expr, p.Seldom), "10m", []sample{{"{}", 1}}})
+				g.Queries = append(g.Queries, query{asked(&d, q.Expr, p.Seldom), "10m", []sample{{"{}", 1}}})
 			}
 		}
 	}
@@ -85,12 +85,10 @@ func Check(dir string, scrapes []Scrape) error {
 }
 
 // asked is a query that has one answer, 1, if expr has any.
-func asked(expr string, seldom bool) string {
+func asked(d *grafana.Dashboard, expr string, seldom bool) string {
 	expr = strings.ReplaceAll(expr, "$__rate_interval", "1m")
-	for _, d := range grafana.Dashboards() {
-		for _, v := range d.Ask {
-			expr = strings.ReplaceAll(expr, `"$`+v.Label+`"`, `".*"`)
-		}
+	for _, v := range d.Ask {
+		expr = strings.ReplaceAll(expr, `"$`+v.Label+`"`, `".*"`)
 	}
 	if seldom {
 		return fmt.Sprintf("count(%s) >= bool 0 or vector(1)", expr)
