@@ -8,17 +8,16 @@ import (
 )
 
 // firsts are what a gateway keeps of what it has accepted. It is used by one request at a time.
-type firsts map[string]string
+type firsts map[[16]byte]string
 
-func (f firsts) Find(_ context.Context, names []string) []string {
-	found := make([]string, len(names))
-	for i, name := range names {
-		found[i] = f[name]
+func (f firsts) Find(_ context.Context, names [][16]byte, found []string) []string {
+	for _, name := range names {
+		found = append(found, f[name])
 	}
 	return found
 }
 
-func (f firsts) Keep(name, value string) { f[name] = value }
+func (f firsts) Keep(name [16]byte, value []byte) { f[name] = string(value) }
 
 // The first answer is lost: the repeat has the receipt that was in it, and is not written again.
 func TestReplayed(t *testing.T) {

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"time"
 
@@ -15,11 +14,25 @@ import (
 // gets the first receipt and is not written again. It is an aid: what it does not know is
 // written again with the same id, and workers find that it is a copy.
 type Firsts interface {
-	// Find returns what is kept under each name, in their order; "" = nothing, or it was not
+	// Find appends what is kept under each name, in their order; "" = nothing, or it was not
 	// known in time. It waits for a small part of a second at the most.
-	Find(ctx context.Context, names []string) []string
-	// Keep keeps a value under a name that has none. It returns at once.
-	Keep(name, value string)
+	Find(ctx context.Context, names [][16]byte, found []string) []string
+	// Keep keeps a value under a name that has none. It returns at once, with a copy of it.
+	Keep(name [16]byte, value []byte)
+}
+
+// looking is memory for what a request looks for.
+type looking struct {
+	entries []*entry
+	names   [][16]byte
+	found   []string
+	value   []byte // that is to be kept
+}
+
+func (l *looking) release() {
+	clear(l.entries)
+	clear(l.found)
+	l.entries, l.names, l.found = l.entries[:0], l.names[:0], l.found[:0]
 }
 
 // recall looks for messages that were accepted before. Only those can have been whose id
@@ -28,19 +41,23 @@ func (g *Gateway) recall(ctx context.Context, s *sending) {
 	if s.firsts = g.o.Firsts; s.firsts == nil {
 		return
 	}
-	var names []string
-	var asked []*entry
+	l := &s.looking
 	for _, e := range s.entries {
-		if e.goes() && e.named {
-			names, asked = append(names, nameOf(s.caller.Sender, &e.message)), append(asked, e)
+		if e.goes() {
+			if e.name = nameOf(s.caller.Sender, &e.message); e.named {
+				l.entries, l.names = append(l.entries, e), append(l.names, e.name)
+			}
 		}
 	}
-	if len(names) == 0 {
+	if len(l.names) == 0 {
 		return
 	}
 	began := time.Now()
-	for i, value := range s.firsts.Find(ctx, names) {
-		g.repeated(asked[i], value)
+	l.found = s.firsts.Find(ctx, l.names, l.found)
+	for i, value := range l.found {
+		if value != "" {
+			g.repeated(l.entries[i], value)
+		}
 	}
 	s.spent += time.Since(began)
 }
@@ -67,12 +84,15 @@ func (g *Gateway) repeated(e *entry, value string) {
 }
 
 // keep keeps where the first record of a message is. The message must not change while
-// that is said.
-func (s *sending) keep(e *entry, at Place) {
-	if s.firsts != nil {
-		c := s.claimOf(e, at)
-		s.firsts.Keep(nameOf(s.caller.Sender, &e.message), formatFirst(e.sum, &c))
+// that is said. It returns the memory that it was given, for the next one.
+func (s *sending) keep(e *entry, at Place, memory []byte) []byte {
+	if s.firsts == nil {
+		return memory
 	}
+	c := s.claimOf(e, at)
+	memory = formatFirst(memory[:0], e.sum, &c)
+	s.firsts.Keep(e.name, memory)
+	return memory
 }
 
 // claimOf is what the receipt of a message says that is at a place.
@@ -86,22 +106,22 @@ func (s *sending) claimOf(e *entry, at Place) claim {
 
 // nameOf is the name under which the first record of a message is kept. An id is the
 // sender's own; that of a message to many also depends on who they are. It tells neither.
-func nameOf(sender string, m *message) string {
+func nameOf(sender string, m *message) [16]byte {
 	b := appendText(make([]byte, 0, 128), sender)
 	b = append(appendText(b, m.id), m.fanout[:]...)
 	sum := sha256.Sum256(b)
-	return base64.RawURLEncoding.EncodeToString(sum[:16])
+	return [16]byte(sum[:16])
 }
 
 // sumBytes is how many bytes the sum of a body takes before what is kept of a message.
 const sumBytes = 8
 
-// formatFirst is what is kept of a message: the sum of its body, and what its receipt
+// formatFirst appends what is kept of a message: the sum of its body, and what its receipt
 // says but for the app and the receiver, who are a repeat's own.
-func formatFirst(sum uint64, c *claim) string {
+func formatFirst(out []byte, sum uint64, c *claim) []byte {
 	bare := *c
 	bare.app, bare.owner = "", owner{}
-	return string(appendClaim(binary.BigEndian.AppendUint64(make([]byte, 0, 96), sum), &bare))
+	return appendClaim(binary.BigEndian.AppendUint64(out, sum), &bare)
 }
 
 // parseFirst reads what formatFirst made, for a repeat of it.

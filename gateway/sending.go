@@ -20,6 +20,7 @@ type sending struct {
 	quota     *quota.Sender    // nil = without limits
 	standings []quota.Standing // of the sender, when it was admitted
 	firsts    Firsts           // nil = nothing is kept of what is accepted
+	looking
 
 	spent time.Duration // of the time for Kafka's word, before it is asked
 	timer *time.Timer
@@ -36,6 +37,7 @@ type entry struct {
 	message
 	line    int // of a batch, from 1
 	problem *Problem
+	name    [16]byte // of what is kept of it
 	first   *claim   // of the same message, which was accepted before; nil = none is known
 	topic   [16]byte // id of the lane's topic
 
@@ -91,7 +93,7 @@ func (s *sending) say(e *entry, at Place, err error) {
 		if err != nil {
 			s.giveBack()
 		} else {
-			s.keep(e, at) // its caller was told to repeat it
+			s.keep(e, at, nil) // its caller was told to repeat it
 		}
 		return
 	}
@@ -141,6 +143,7 @@ func (s *sending) reuse(pool *sync.Pool) {
 	s.spare = append(s.spare, s.entries...)
 	clear(s.entries)
 	s.entries, s.text, s.check = s.entries[:0], s.text[:0], check{}
+	s.looking.release()
 	s.quota, s.standings, s.taken, s.firsts, s.spent = nil, s.standings[:0], quota.Taken{}, nil, 0
 	pool.Put(s)
 }
@@ -227,7 +230,7 @@ func (g *Gateway) confirmed(s *sending, e *entry) {
 		e.problem = g.unconfirmed(&e.message)
 	default:
 		e.lane.accepted.Inc()
-		s.keep(e, e.place)
+		s.value = s.keep(e, e.place, s.value)
 	}
 }
 

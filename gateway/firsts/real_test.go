@@ -35,35 +35,35 @@ func TestRealServers(t *testing.T) {
 			defer stop()
 			running.Go(func() { s.Run(ctx) })
 			text := func(i int) string { return fmt.Sprint("v", i) + strings.Repeat("\x00\r\n$", 15) }
-			var names []string
+			var names [][16]byte
 			for i := range n {
-				name := fmt.Sprintf("name-of-22-characters%d", i)
-				names = append(names, name)
+				names = append(names, named(fmt.Sprint("name-", i)))
 			}
+			key := func(i int) string { return s.prefix + string(names[i][:]) }
 			for written := 0; written < n; { // until each is there: a write may take too long now and then
 				before := s.counts.kept.Load() + s.counts.lost.Load()
 				for i, name := range names {
-					s.Keep(name, text(i))
+					s.Keep(name, []byte(text(i)))
 				}
 				for s.counts.kept.Load()+s.counts.lost.Load() < before+n {
 					time.Sleep(time.Millisecond)
 				}
 				written = 0
-				for _, name := range names {
-					if client.Exists(t.Context(), s.prefix+name).Val() == 1 {
+				for i := range names {
+					if client.Exists(t.Context(), key(i)).Val() == 1 {
 						written++
 					}
 				}
 			}
-			s.Keep(names[0], "another")
-			names = append(names, "none")
+			s.Keep(names[0], []byte("another"))
+			names = append(names, named("none"))
 			var got []string
 			for found := s.counts.found.Load(); s.counts.found.Load() < found+n; time.Sleep(10 * time.Millisecond) {
 				found = s.counts.found.Load()
-				got = s.Find(t.Context(), names)
+				got = s.Find(t.Context(), names, nil)
 			}
 			if got[0] == "" { // it came a moment too late
-				got = s.Find(t.Context(), names)
+				got = s.Find(t.Context(), names, nil)
 			}
 			for i := range n {
 				if got[i] != text(i) && got[i] != "" {
@@ -73,10 +73,10 @@ func TestRealServers(t *testing.T) {
 			if got[n] != "" {
 				t.Errorf("none is %q", got[n])
 			}
-			if ttl := client.PTTL(t.Context(), s.prefix+names[0]).Val(); ttl <= 0 || ttl > time.Hour {
+			if ttl := client.PTTL(t.Context(), key(0)).Val(); ttl <= 0 || ttl > time.Hour {
 				t.Errorf("expires in %v", ttl)
 			}
-			bytes, err := client.MemoryUsage(t.Context(), s.prefix+names[1]).Result()
+			bytes, err := client.MemoryUsage(t.Context(), key(1)).Result()
 			t.Log(strconv.FormatInt(bytes, 10), "bytes a name, without its places in two tables of keys,", err)
 		})
 	}

@@ -134,6 +134,28 @@ func (w *world) hear(err error) {
 	w.told = append(w.told, fmt.Sprint(err))
 }
 
+// named is a name for tests.
+func named(text string) (name [16]byte) {
+	copy(name[:], text)
+	return name
+}
+
+// keyOf is the key of a name in Redis.
+func keyOf(s *Store, text string) string {
+	name := named(text)
+	return s.prefix + string(name[:])
+}
+
+func (w *world) keep(name, text string) { w.Keep(named(name), []byte(text)) }
+
+func (w *world) find(ctx context.Context, texts ...string) []string {
+	names := make([][16]byte, len(texts))
+	for i, text := range texts {
+		names[i] = named(text)
+	}
+	return w.Find(ctx, names, nil)
+}
+
 // counted is what a store has counted: found, none, late, unasked, kept and lost.
 func (w *world) counted() [6]int64 {
 	c := &w.counts
@@ -142,18 +164,18 @@ func (w *world) counted() [6]int64 {
 
 func TestTheFirstStands(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.Keep("a", "1")
-		w.Keep("a", "2")
-		w.Keep("b", "3\x00")
+		w.keep("a", "1")
+		w.keep("a", "2")
+		w.keep("b", "3\x00")
 		synctest.Wait()
-		if got := w.Find(t.Context(), []string{"a", "x", "b", "a"}); !slices.Equal(got, []string{"1", "", "3\x00", "1"}) {
+		if got := w.find(t.Context(), "a", "x", "b", "a"); !slices.Equal(got, []string{"1", "", "3\x00", "1"}) {
 			t.Errorf("%q", got)
 		}
 		if got := w.counted(); got != [6]int64{3, 1, 0, 0, 3, 0} {
 			t.Errorf("counted %v", got)
 		}
 		w.redis.Mini.FastForward(time.Minute)
-		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+		if got := w.find(t.Context(), "a"); got[0] != "" {
 			t.Errorf("after its time: %q", got)
 		}
 		other, err := New(w.client, Options{Fleet: "g", Kept: time.Minute, Log: slog.New(slog.DiscardHandler)})
@@ -168,7 +190,7 @@ func TestTheFirstStands(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for i := range 3 * most {
-			w.Keep(fmt.Sprint(i), fmt.Sprint("v", i))
+			w.keep(fmt.Sprint(i), fmt.Sprint("v", i))
 		}
 		synctest.Wait()
 		w.commands.Store(0)
@@ -177,20 +199,20 @@ func TestManyAtOnce(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 1000 {
 			callers.Go(func() {
-				if got := w.Find(t.Context(), []string{fmt.Sprint(i), "no", fmt.Sprint(i + 1)}); got[0] != fmt.Sprint("v", i) || got[1] != "" || got[2] != fmt.Sprint("v", i+1) {
+				if got := w.find(t.Context(), fmt.Sprint(i), "no", fmt.Sprint(i+1)); got[0] != fmt.Sprint("v", i) || got[1] != "" || got[2] != fmt.Sprint("v", i+1) {
 					t.Errorf("%d: %q", i, got)
 				}
 			})
 		}
 		callers.Wait()
-		if n, longest := w.commands.Load(), w.longest.Load(); n > 3 || longest > most {
+		if n, longest := w.commands.Load(), w.longest.Load(); n > 2+3*1000/most || longest > most {
 			t.Errorf("%d commands of up to %d keys", n, longest)
 		}
 		names := make([]string, most+1)
 		for i := range names {
 			names[i] = fmt.Sprint(i)
 		}
-		if got := w.Find(t.Context(), names); got[most] != fmt.Sprint("v", most) {
+		if got := w.find(t.Context(), names...); got[most] != fmt.Sprint("v", most) {
 			t.Errorf("the last of many is %q", got[most])
 		}
 	})
@@ -200,28 +222,28 @@ func TestManyAtOnce(t *testing.T) {
 // until it answers in time.
 func TestSlowRedis(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.Keep("a", "1")
+		w.keep("a", "1")
 		synctest.Wait()
 		w.slow.Store(int64(100 * time.Millisecond))
 		began := time.Now()
-		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" || time.Since(began) != patience {
+		if got := w.find(t.Context(), "a"); got[0] != "" || time.Since(began) != patience {
 			t.Errorf("%q after %v", got, time.Since(began))
 		}
 		time.Sleep(patience) // its answer has come, too late
 		synctest.Wait()
 		began = time.Now()
 		for range 10 {
-			if got := w.Find(t.Context(), []string{"a"}); got[0] != "" || time.Since(began) != 0 {
+			if got := w.find(t.Context(), "a"); got[0] != "" || time.Since(began) != 0 {
 				t.Errorf("while it is away: %q after %v", got, time.Since(began))
 			}
 		}
 		time.Sleep(3 * rest)
-		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+		if got := w.find(t.Context(), "a"); got[0] != "" {
 			t.Errorf("it is slow still, and %q", got)
 		}
 		w.slow.Store(0)
 		time.Sleep(rest + patience)
-		if got := w.Find(t.Context(), []string{"a"}); got[0] != "1" {
+		if got := w.find(t.Context(), "a"); got[0] != "1" {
 			t.Errorf("it is back, and %q", got)
 		}
 		if got := w.counted(); got[2] != 1 || got[3] != 11 {
@@ -236,21 +258,21 @@ func TestSlowRedis(t *testing.T) {
 // While Redis fails nothing is found and nothing waits, and what would have been kept is lost.
 func TestRedisFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.Keep("a", "1")
-		synctest.Wait()
+		w.keep("a", "1")
+		time.Sleep(writeEvery)
 		w.broken.Store(true)
-		w.Keep("b", "2")
-		synctest.Wait()
-		if got := w.Find(t.Context(), []string{"a"}); got[0] != "" {
+		w.keep("b", "2")
+		time.Sleep(writeEvery)
+		if got := w.find(t.Context(), "a"); got[0] != "" {
 			t.Errorf("%q", got)
 		}
-		w.Keep("c", "3")
-		synctest.Wait()
+		w.keep("c", "3")
+		time.Sleep(writeEvery)
 		w.broken.Store(false)
 		time.Sleep(rest + time.Millisecond)
-		w.Keep("d", "4")
-		synctest.Wait()
-		if got := w.Find(t.Context(), []string{"a", "b", "c", "d"}); !slices.Equal(got, []string{"1", "", "", "4"}) {
+		w.keep("d", "4")
+		time.Sleep(writeEvery)
+		if got := w.find(t.Context(), "a", "b", "c", "d"); !slices.Equal(got, []string{"1", "", "", "4"}) {
 			t.Errorf("%q", got)
 		}
 		if got := w.counted(); got != [6]int64{2, 2, 0, 1, 2, 2} {
@@ -269,7 +291,7 @@ func TestCallerGoes(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if got := w.Find(ctx, []string{"a"}); len(got) != 1 || got[0] != "" || time.Since(began) != time.Millisecond {
+		if got := w.find(ctx, "a"); len(got) != 1 || got[0] != "" || time.Since(began) != time.Millisecond {
 			t.Errorf("%q after %v", got, time.Since(began))
 		}
 	})
@@ -281,14 +303,14 @@ func TestRoom(t *testing.T) {
 		w.slow.Store(int64(patience))
 		var callers sync.WaitGroup
 		for range 4 {
-			callers.Go(func() { w.Find(t.Context(), make([]string, room/2)) })
+			callers.Go(func() { w.find(t.Context(), make([]string, room/2)...) })
 		}
-		for range room + most + 10 {
-			w.Keep("a", "1")
+		for range 2*room + 10 { // the writer has as many again
+			w.keep("a", "1")
 		}
 		synctest.Wait()
 		w.Store.mu.Lock()
-		names, values := w.names, len(w.values)
+		names, values := w.names, len(w.values.names)
 		w.Store.mu.Unlock()
 		if names > room || values > room {
 			t.Errorf("%d names and %d values wait", names, values)
@@ -305,7 +327,7 @@ func TestEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow.Store(int64(20 * time.Millisecond))
 		for i := range 3 * most {
-			w.Keep(fmt.Sprint(i), "v")
+			w.keep(fmt.Sprint(i), "v")
 		}
 		w.stop()
 		if got := w.counted(); got[4] != 3*most {
@@ -315,7 +337,7 @@ func TestEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.slow.Store(int64(time.Hour))
 		for range room {
-			w.Keep("a", "v")
+			w.keep("a", "v")
 		}
 		began := time.Now()
 		if w.stop(); time.Since(began) != leaving {
@@ -330,12 +352,12 @@ func TestEnd(t *testing.T) {
 // Foreign keys and other types are nothing that was kept.
 func TestForeignKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		if err := w.client.HSet(t.Context(), w.prefix+"a", "x", "y").Err(); err != nil {
+		if err := w.client.HSet(t.Context(), keyOf(w.Store, "a"), "x", "y").Err(); err != nil {
 			t.Fatal(err)
 		}
-		w.Keep("b", "1")
+		w.keep("b", "1")
 		synctest.Wait()
-		if got := w.Find(t.Context(), []string{"a", "b"}); got[0] != "" || got[1] != "1" {
+		if got := w.find(t.Context(), "a", "b"); got[0] != "" || got[1] != "1" {
 			t.Errorf("%q", got)
 		}
 	})
@@ -345,9 +367,9 @@ func TestMetrics(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		reg := prometheus.NewPedanticRegistry()
 		reg.MustRegister(w.Store)
-		w.Keep("a", "1")
+		w.keep("a", "1")
 		synctest.Wait()
-		w.Find(t.Context(), []string{"a", "b", "c"})
+		w.find(t.Context(), "a", "b", "c")
 		want := `# HELP push_gateway_firsts_kept_total Accepted messages whose first records were to be kept in Redis: kept, lost (a repeat is written again).
 # TYPE push_gateway_firsts_kept_total counter
 push_gateway_firsts_kept_total{result="kept"} 1
