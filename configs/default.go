@@ -74,7 +74,7 @@ func Default() *Config {
 			MessageBytes: 128 << 10, BatchLines: 1000, BatchBytes: 4 << 20, Receipts: 1000,
 			Requests: 4000, Batches: 16, Connections: 10_000, HeaderBytes: 16 << 10,
 			HeaderTimeout: 5 * time.Second, BodyTimeout: 15 * time.Second, AnswerTimeout: 30 * time.Second, IdleTimeout: time.Minute, Drain: 10 * time.Second,
-			Fanout:    Fanout{AdminListen: "127.0.0.1:9467", Lag: 100_000, OpenChunks: 16, AtOnce: 4, Page: 2000, InFlight: 20_000, InFlightBytes: 16 << 20},
+			Fanout:    Fanout{AdminListen: "127.0.0.1:9467", Lag: 1_000_000, LagTime: 2 * time.Second, OpenChunks: 16, AtOnce: 4, Page: 2000, InFlight: 20_000, InFlightBytes: 16 << 20},
 			Webhooks:  Webhooks{AdminListen: "127.0.0.1:9468", Reload: 5 * time.Second, Timeout: 10 * time.Second, AtOnce: 16, Window: 256, Keep: 24 * time.Hour},
 			Dashboard: TeamDashboard{Listen: "127.0.0.1:8095"}},
 		Events: Events{State: true},

@@ -70,15 +70,16 @@ type TeamDashboard struct {
 
 // Fanout is `pushgateway fanout`, and whether there are fan-outs at all.
 type Fanout struct {
-	Enabled       bool   `yaml:"enabled"`
-	AdminListen   string `yaml:"admin_listen" check:"listen"` // empty = none
-	Lag           int64  `yaml:"lag" check:"min=1,max=1000000000"`
-	Rate          int    `yaml:"rate" check:"min=0,max=100000000"` // 0 = no bound
-	OpenChunks    int    `yaml:"open_chunks" check:"min=1,max=1024"`
-	AtOnce        int    `yaml:"at_once" check:"min=1,max=256"`
-	Page          int    `yaml:"page" check:"min=1,max=5000"`
-	InFlight      int    `yaml:"in_flight" check:"min=1,max=1000000"`
-	InFlightBytes Bytes  `yaml:"in_flight_bytes" check:"min=1MiB,max=4GiB"`
+	Enabled       bool          `yaml:"enabled"`
+	AdminListen   string        `yaml:"admin_listen" check:"listen"` // empty = none
+	Lag           int64         `yaml:"lag" check:"min=1,max=1000000000"`
+	LagTime       time.Duration `yaml:"lag_time" check:"min=0s,max=1h"`   // 0 = lag alone
+	Rate          int           `yaml:"rate" check:"min=0,max=100000000"` // 0 = no bound
+	OpenChunks    int           `yaml:"open_chunks" check:"min=1,max=1024"`
+	AtOnce        int           `yaml:"at_once" check:"min=1,max=256"`
+	Page          int           `yaml:"page" check:"min=1,max=5000"`
+	InFlight      int           `yaml:"in_flight" check:"min=1,max=1000000"`
+	InFlightBytes Bytes         `yaml:"in_flight_bytes" check:"min=1MiB,max=4GiB"`
 }
 
 // FanoutGroup is the consumer group of one of the topics of fan-outs.

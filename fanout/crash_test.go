@@ -189,7 +189,7 @@ func (m *mortal) State(ctx context.Context, message uuid.UUID) (s State, err err
 	return s, err
 }
 
-func (m *mortal) Lag(context.Context, string) (int64, error) { return 0, m.at("lag") }
+func (m *mortal) Lag(context.Context, string) (Backlog, error) { return Backlog{}, m.at("lag") }
 
 // do is the work of a stage. When it has come to a good end the process may die before
 // that is committed, or after, when it begins the next piece.

@@ -114,20 +114,26 @@ type Tokens interface {
 	AppendClickToken(out []byte, id, user, app, kind, sender string, accepted time.Time) []byte
 }
 
-// Lag tells how many records of a lane its workers have not committed. It is safe for
-// concurrent use.
+// Backlog is how the workers of a lane stand, in records.
+type Backlog struct {
+	Behind int64 // that they have not committed
+	Passed int64 // that they have, since the lane began
+}
+
+// Lag tells how the workers of a lane stand. It is safe for concurrent use.
 type Lag interface {
-	Lag(ctx context.Context, lane string) (int64, error)
+	Lag(ctx context.Context, lane string) (Backlog, error)
 }
 
 // Limits bound what a process has under way, and how fast it goes.
 type Limits struct {
-	Page    int   // members read at once, at least 1
-	Records int   // on their way to Kafka at once, of one lane, at least Page
-	Bytes   int   // the same in bytes, at least 1 MiB
-	Lag     int64 // a chunk begins only while the lane's workers are behind by less
-	Rate    int   // records a second of one lane in this process; 0 = no bound
-	Open    int   // chunks of a message in Kafka at once, at least 1
+	Page    int           // members read at once, at least 1
+	Records int           // on their way to Kafka at once, of one lane, at least Page
+	Bytes   int           // the same in bytes, at least 1 MiB
+	Lag     int64         // a chunk begins only while the lane's workers are behind by less
+	LagTime time.Duration // and by less than they do in this time; 0 = whatever they do
+	Rate    int           // records a second of one lane in this process; 0 = no bound
+	Open    int           // chunks of a message in Kafka at once, at least 1
 }
 
 // Options are what the stages of one lane are made of. All but Quota and Tokens are required.

@@ -13,21 +13,37 @@ const lookEvery = time.Second
 // pace says when chunks of a lane may begin, and how fast their records go. It is safe
 // for concurrent use.
 type pace struct {
-	lane string
-	lag  Lag
-	most int64
-	rate int
+	lane   string
+	lag    Lag
+	most   int64
+	within time.Duration // of the workers' rate; 0 = whatever that is
+	rate   int
 
 	asking chan struct{} // capacity 1; who asks for the lag has its one
 
 	mu    sync.Mutex
 	asked time.Time // guarded by mu; when lag was asked for
 	known int64     // guarded by mu; how far the workers were behind then, and what was produced since
+	last  Backlog   // guarded by mu; the answer then
+	drain float64   // guarded by mu; records a second that the workers do when they have enough
 	next  time.Time // guarded by mu; when the rate lets the next record go
 }
 
+const (
+	// least is how far behind the workers may always be: commits trail what is done, and at
+	// first nobody knows what they can do.
+	least = 1000
+	// busy is for how long workers must have had work left, at both ends of a second, to have
+	// done all that they can in it.
+	busy = 200 * time.Millisecond
+	// stale is how old an answer may be to say with the next one what was done in between.
+	stale = 10 * lookEvery
+	// believed is the part of a difference that one second changes of what is believed.
+	believed = 0.5
+)
+
 func newPace(lane string, lag Lag, l *Limits) *pace {
-	return &pace{lane: lane, lag: lag, most: l.Lag, rate: l.Rate, asking: make(chan struct{}, 1)}
+	return &pace{lane: lane, lag: lag, most: l.Lag, within: l.LagTime, rate: l.Rate, asking: make(chan struct{}, 1)}
 }
 
 // behind reports whether the lane's workers are so far behind that nothing may begin. An
@@ -41,10 +57,10 @@ func (p *pace) behind(ctx context.Context) (bool, error) {
 	}
 	now := time.Now()
 	p.mu.Lock()
-	fresh, known := !p.asked.IsZero() && now.Sub(p.asked) < lookEvery, p.known
+	fresh, behind := !p.asked.IsZero() && now.Sub(p.asked) < lookEvery, p.known >= p.may()
 	p.mu.Unlock()
 	if fresh {
-		return known >= p.most, nil
+		return behind, nil
 	}
 	// What is produced while we ask may be counted twice, and never not at all.
 	p.mu.Lock()
@@ -56,8 +72,30 @@ func (p *pace) behind(ctx context.Context) (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked, p.known = now, p.known+lag
-	return p.known >= p.most, nil
+	p.learn(now, lag)
+	p.asked, p.last, p.known = now, lag, p.known+lag.Behind
+	return p.known >= p.may(), nil
+}
+
+// learn follows how many records the workers do in a second: at least as many as they did,
+// and no more where they had work left all the while. The caller holds mu.
+func (p *pace) learn(now time.Time, b Backlog) {
+	took, passed := now.Sub(p.asked), b.Passed-p.last.Passed
+	if p.asked.IsZero() || took > stale || passed < 0 {
+		return
+	}
+	rate := float64(passed) / took.Seconds()
+	if rate > p.drain || float64(min(p.last.Behind, b.Behind)) > rate*busy.Seconds() {
+		p.drain += believed * (rate - p.drain)
+	}
+}
+
+// may is how far behind the workers may be for a chunk to begin. The caller holds mu.
+func (p *pace) may() int64 {
+	if p.within == 0 {
+		return p.most
+	}
+	return min(max(int64(p.drain*p.within.Seconds()), least), p.most)
 }
 
 // produced counts what goes to the lane.

@@ -156,10 +156,11 @@ func (l *ledger) receivers(t *testing.T, topic string) map[string]map[string]int
 
 // laneLag is a lag that tests set.
 type laneLag struct {
-	mu    sync.Mutex
-	lag   int64
-	err   error
-	asked int
+	mu     sync.Mutex
+	lag    int64
+	passed int64
+	err    error
+	asked  int
 }
 
 func (l *laneLag) set(lag int64, err error) {
@@ -168,11 +169,11 @@ func (l *laneLag) set(lag int64, err error) {
 	l.lag, l.err = lag, err
 }
 
-func (l *laneLag) Lag(context.Context, string) (int64, error) {
+func (l *laneLag) Lag(context.Context, string) (Backlog, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++
-	return l.lag, l.err
+	return Backlog{l.lag, l.passed}, l.err
 }
 
 // world is the stages of a lane over fakes.

@@ -12,7 +12,7 @@ import (
 // FanoutLimits bound what a process of fan-outs has under way.
 func FanoutLimits(c *configs.Config) fanout.Limits {
 	f := &c.Gateway.Fanout
-	return fanout.Limits{Page: f.Page, Records: f.InFlight, Bytes: int(f.InFlightBytes), Lag: f.Lag, Rate: f.Rate, Open: f.OpenChunks}
+	return fanout.Limits{Page: f.Page, Records: f.InFlight, Bytes: int(f.InFlightBytes), Lag: f.Lag, LagTime: f.LagTime, Rate: f.Rate, Open: f.OpenChunks}
 }
 
 // FanoutAges are the lanes' greatest ages of messages.

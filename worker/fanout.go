@@ -310,46 +310,45 @@ type laneLag struct {
 	config *configs.Config
 }
 
-// Lag implements fanout.Lag: the records of the lane's topic that its workers have not
-// committed.
-func (g laneLag) Lag(ctx context.Context, lane string) (int64, error) {
+// Lag implements fanout.Lag, by the lane's own topic.
+func (g laneLag) Lag(ctx context.Context, lane string) (b fanout.Backlog, err error) {
 	l := g.config.Lane(lane)
 	if l == nil {
-		return 0, fmt.Errorf("there is no lane %s", lane)
+		return b, fmt.Errorf("there is no lane %s", lane)
 	}
-	var sum int64
-	err := limited(ctx, g.config.Kafka.CommitTimeout, func(ctx context.Context) (err error) {
-		sum, err = lagOf(ctx, g.admin, g.config.Kafka.LaneGroup(lane), l.Topic)
+	err = limited(ctx, g.config.Kafka.CommitTimeout, func(ctx context.Context) (err error) {
+		b, err = backlogOf(ctx, g.admin, g.config.Kafka.LaneGroup(lane), l.Topic)
 		return err
 	})
-	return sum, err
+	return b, err
 }
 
-// lagOf is how many records of a topic a group has not committed. Before its first commit
-// all that are there count.
-func lagOf(ctx context.Context, admin *kafka.Admin, group, topic string) (sum int64, err error) {
+// backlogOf is how many records of a topic a group has committed, and how many not. Before its
+// first commit all that are there count as not committed.
+func backlogOf(ctx context.Context, admin *kafka.Admin, group, topic string) (b fanout.Backlog, err error) {
 	p, err := admin.Progress(ctx, group, topic)
 	if err != nil {
-		return 0, err
+		return b, err
 	}
 	ends, err := admin.EndOffsets(ctx, topic)
 	if err != nil {
-		return 0, err
+		return b, err
 	}
 	var starts map[int32]int64
 	for partition, end := range ends {
 		at, committed := p.Committed[partition]
 		if !committed && starts == nil {
 			if starts, err = admin.StartOffsets(ctx, topic); err != nil {
-				return 0, err
+				return b, err
 			}
 		}
 		if !committed {
 			at = starts[partition]
 		}
-		sum += max(0, end-at)
+		b.Behind += max(0, end-at)
+		b.Passed += at
 	}
-	return sum, nil
+	return b, nil
 }
 
 // Subscribers reads who has subscribed to a topic, as subscriptions.Store does.

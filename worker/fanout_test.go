@@ -176,8 +176,8 @@ func fanoutRuns(t *testing.T, c *configs.Config) {
 	defer admin.Close()
 	// Nobody has committed anything, and then half of it.
 	lag := laneLag{admin, c}
-	if n, err := lag.Lag(t.Context(), "promotional"); n != 170 || err != nil {
-		t.Errorf("lag %d, %v", n, err)
+	if b, err := lag.Lag(t.Context(), "promotional"); b != (fanout.Backlog{Behind: 170}) || err != nil {
+		t.Errorf("%+v, %v", b, err)
 	}
 	consumer, err := kafka.NewConsumer(kafkaOptions, job.Topic, c.Kafka.LaneGroup("promotional"))
 	if err != nil {
@@ -195,8 +195,8 @@ func fanoutRuns(t *testing.T, c *configs.Config) {
 		}
 	}
 	consumer.Close()
-	if n, err := lag.Lag(t.Context(), "promotional"); n != int64(170-read) || err != nil {
-		t.Errorf("lag %d after %d, %v", n, read, err)
+	if b, err := lag.Lag(t.Context(), "promotional"); b != (fanout.Backlog{Behind: int64(170 - read), Passed: int64(read)}) || err != nil {
+		t.Errorf("%+v after %d, %v", b, read, err)
 	}
 	if _, err := lag.Lag(t.Context(), "none"); err == nil {
 		t.Error("a lane that is not there has a lag")

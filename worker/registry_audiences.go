@@ -110,9 +110,9 @@ func (o *RegistryOptions) noteAudiences(ctx context.Context, options kafka.Optio
 	})
 	watches.Go(func() {
 		checkStore(ctx, aside, audiencesState+" in push.users", func(ctx context.Context) error {
-			lag, err := lagOf(ctx, admin, c.Registry.AudiencesGroup(), kafka.UsersTopic)
+			backlog, err := backlogOf(ctx, admin, c.Registry.AudiencesGroup(), kafka.UsersTopic)
 			if err == nil {
-				metrics.SetLag(lag)
+				metrics.SetLag(backlog.Behind)
 			}
 			return err
 		})

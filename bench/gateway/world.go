@@ -138,7 +138,7 @@ func (w *world) configure(c *configs.Config, o *Options) {
 	c.Admin.PProf = true
 	if o.Subscribers > 0 && !o.Embedded {
 		c.Gateway.Topics, c.Gateway.Fanout.Enabled = true, true
-		c.Gateway.Fanout.Lag = 1_000_000_000 // nobody works on the lane
+		c.Gateway.Fanout.Lag, c.Gateway.Fanout.LagTime = 1_000_000_000, 0 // nobody works on the lane
 	}
 }
 

@@ -68,7 +68,7 @@ func gateway() Dashboard {
 				[]Query{{`sum by (lane, reason) (rate(push_fanout_skipped_total{lane=~"$lane"}[$__rate_interval]))`, "{{lane}} {{reason}}"}}, false},
 			{"Fan-outs: chunks, by what became of them", "", Lines, perSec,
 				[]Query{{`sum by (lane, result) (rate(push_fanout_chunks_total{lane=~"$lane"}[$__rate_interval]))`, "{{lane}} {{result}}"}}, false},
-			{"Fan-outs: chunks that wait for the lane", "How many at a time, as its workers are behind by more than gateway.fanout.lag.", Lines, plain,
+			{"Fan-outs: chunks that wait for the lane", "How many at a time, as its workers are behind by more than gateway.fanout.lag_time.", Lines, plain,
 				[]Query{{`sum by (lane) (rate(push_fanout_waits_total{lane=~"$lane"}[$__rate_interval]))`, "{{lane}}"}}, true},
 			{"Fan-outs: chunks that were put aside", "held: paused. over_limit: the sender may reach no more receivers today. limit_unknown: Redis is away. tokenless and no_audience: this process is not set up for them.", Lines, perSec,
 				[]Query{{`sum by (lane, result) (rate(push_fanout_chunks_total{lane=~"$lane",result=~"held|over_limit|limit_unknown|tokenless|no_audience"}[$__rate_interval]))`, "{{lane}} {{result}}"}}, true},
