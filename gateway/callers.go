@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
 // Right is what a key may do.
@@ -59,6 +61,7 @@ type Caller struct {
 	Sender string // the sender_id of all its messages
 
 	apps        map[string]bool
+	topics      []string // names, or how they begin where * is last; none = all topics of the apps
 	rights      map[Right]bool
 	hash        [sha256.Size]byte // of the key, or of the name in certificates; tokens that it makes end when it changes
 	certificate string            // the name in its certificates; "" = it has a key
@@ -68,6 +71,14 @@ func (c *Caller) may(right Right) bool { return c.rights[right] }
 
 // has reports whether the key is for an app.
 func (c *Caller) has(app string) bool { return c.apps[app] }
+
+// hasTopic reports whether the key is for topics of this name, if they are of its apps.
+func (c *Caller) hasTopic(name string) bool {
+	return len(c.topics) == 0 || slices.ContainsFunc(c.topics, func(t string) bool {
+		begin, all := strings.CutSuffix(t, "*")
+		return t == name || all && strings.HasPrefix(name, begin)
+	})
+}
 
 // KeyHash is what the file of keys has of a key: its SHA-256 in hexadecimal digits.
 func KeyHash(key string) (string, error) {
@@ -94,6 +105,7 @@ type keysFile struct {
 		Certificate string   `json:"certificate"`
 		Sender      string   `json:"sender"`
 		Apps        []string `json:"apps"`
+		Topics      []string `json:"topics"`
 		Rights      []Right  `json:"rights"`
 	} `json:"keys"`
 }
@@ -132,6 +144,8 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			return nil, fmt.Errorf("keys[%d].rights: none", i)
 		case len(k.Apps) == 0:
 			return nil, fmt.Errorf("keys[%d].apps: none", i)
+		case k.Topics != nil && len(k.Topics) == 0:
+			return nil, fmt.Errorf("keys[%d].topics: none; leave it out for all topics of the apps", i)
 		}
 		for _, r := range k.Rights {
 			if !slices.Contains([]Right{Send, Broadcast, Read, Manage, Admin, Fleet}, r) {
@@ -148,6 +162,12 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			}
 			c.apps[app] = true
 		}
+		for _, t := range k.Topics {
+			if err := subscriptions.CheckName(strings.TrimSuffix(t, "*")); err != nil {
+				return nil, fmt.Errorf("keys[%d].topics: %q is no name of a topic, nor how some begin, as news.*", i, t)
+			}
+		}
+		c.topics = k.Topics
 		names[k.Name], hashes[c.hash] = true, true
 		callers = append(callers, c)
 	}

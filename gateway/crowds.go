@@ -31,7 +31,7 @@ type SubscriberCounts struct {
 func (g *Gateway) countSubscribers(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}

@@ -47,7 +47,7 @@ func partsOf(size subscriptions.Size) int {
 // sendTopic answers POST /v1/topics/{topic}/messages: one job, for all subscribers.
 func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	return g.sendMany(w, r, c, func(ctx context.Context) (*audience, *Problem) {
-		t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+		t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 		switch {
 		case problem != nil:
 			return nil, problem

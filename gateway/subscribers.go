@@ -97,7 +97,7 @@ func (g *Gateway) subscribers(w http.ResponseWriter, r *http.Request, c *Caller)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}
@@ -151,7 +151,7 @@ func (g *Gateway) topicsOfUser(w http.ResponseWriter, r *http.Request, v *visito
 			}
 			m := &list[i]
 			after = m.Topic
-			if v.sees(m.App, m.Security) && (q.left || m.Mode != subscriptions.Left) {
+			if v.sees(m.Topic, m.App, m.Security) && (q.left || m.Mode != subscriptions.Left) {
 				a.Subscriptions = append(a.Subscriptions, ofSubscription(m.Topic, &m.Subscription))
 			}
 		}

@@ -42,16 +42,16 @@ func (g *Gateway) ofSubscriber(h userHandler) http.Handler {
 	})
 }
 
-// sees reports whether it may see and change who has subscribed to a topic: of its apps,
-// and by a user's token only to an open one.
-func (v *visitor) sees(app string, security subscriptions.Security) bool {
-	return v.has(app) && (v.pass == nil || security == subscriptions.Open)
+// sees reports whether it may see and change who has subscribed to a topic: of its apps, one
+// that the key is for, and by a user's token only to an open one.
+func (v *visitor) sees(topic, app string, security subscriptions.Security) bool {
+	return v.caller.hasTopic(topic) && v.has(app) && (v.pass == nil || security == subscriptions.Open)
 }
 
 // theirs finds a topic for who may change subscriptions to it.
 func (g *Gateway) theirs(ctx context.Context, name string, v *visitor) (*subscriptions.Topic, *Problem) {
-	t, problem := g.topic(ctx, name, v.has)
-	if problem == nil && !v.sees(t.App, t.Security) {
+	t, problem := g.topic(ctx, name, v.caller, v.has)
+	if problem == nil && !v.sees(t.Name, t.App, t.Security) {
 		return nil, noTopic()
 	}
 	return t, problem
@@ -204,7 +204,7 @@ func (g *Gateway) subscribeMany(w http.ResponseWriter, r *http.Request, c *Calle
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}

@@ -44,7 +44,7 @@ func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}

@@ -176,6 +176,8 @@ func (g *Gateway) createTopic(w http.ResponseWriter, r *http.Request, c *Caller)
 		return problem
 	case !c.apps[t.App]:
 		return newProblem(codeForeignApp, "this key is not for the app").at("/app")
+	case !c.hasTopic(t.Name):
+		return newProblem(codeForbidden, "this key is not for topics of that name")
 	case !g.knows(t.App):
 		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"})
 	case g.first[t.Service] == nil:
@@ -196,8 +198,11 @@ func (g *Gateway) createTopic(w http.ResponseWriter, r *http.Request, c *Caller)
 	return nil
 }
 
-// topic finds a topic of the caller's apps. One of others is none to him.
-func (g *Gateway) topic(ctx context.Context, name string, has func(app string) bool) (*subscriptions.Topic, *Problem) {
+// topic finds a topic of the caller's, and of apps that he has. One of others is none to him.
+func (g *Gateway) topic(ctx context.Context, name string, c *Caller, has func(app string) bool) (*subscriptions.Topic, *Problem) {
+	if !c.hasTopic(name) {
+		return nil, noTopic()
+	}
 	t, err := g.o.Topics.Topic(ctx, name)
 	switch {
 	case err != nil:
@@ -209,7 +214,7 @@ func (g *Gateway) topic(ctx context.Context, name string, has func(app string) b
 }
 
 func noTopic() *Problem {
-	return newProblem(codeNoTopic, "there is no such topic, or of other apps than yours")
+	return newProblem(codeNoTopic, "there is no such topic, or it is none of this key's topics and apps")
 }
 
 // topicsProblem is the problem of what a store answers, which is logged if it is its fault.
@@ -242,7 +247,7 @@ func problemOfTopics(err error) *Problem {
 func (g *Gateway) showTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}
@@ -255,7 +260,7 @@ func (g *Gateway) showTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 func (g *Gateway) closeTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
-	t, problem := g.topic(ctx, r.PathValue("topic"), c.has)
+	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}
@@ -276,7 +281,8 @@ type theirTopics struct {
 	Next   string       `json:"next,omitempty"` // for after; "" = there are no more
 }
 
-// listTopics answers GET /v1/topics: those of the caller's apps, in the order of their names.
+// listTopics answers GET /v1/topics: those of the caller's apps that he is for, in the order of their names.
+// A page may be short, or empty, and not the last.
 func (g *Gateway) listTopics(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	q, problem := pageOf(r, "after", "limit")
 	if problem != nil {
@@ -295,9 +301,11 @@ func (g *Gateway) listTopics(w http.ResponseWriter, r *http.Request, c *Caller) 
 	if err != nil {
 		return g.topicsProblem(err)
 	}
-	a := theirTopics{Topics: make([]theirTopic, len(list))}
+	a := theirTopics{Topics: make([]theirTopic, 0, len(list))}
 	for i := range list {
-		a.Topics[i] = ofTopic(&list[i])
+		if c.hasTopic(list[i].Name) {
+			a.Topics = append(a.Topics, ofTopic(&list[i]))
+		}
 	}
 	if len(list) == q.limit {
 		a.Next = list[len(list)-1].Name
