@@ -33,7 +33,7 @@ const (
 
 // fanOut seeds a topic, and lets one process of fan-outs make the lane's records of messages to
 // it: each is a round, from its acceptance until the receipt says that it has
-// ended, which is when Kafka has acknowledged every record.
+// ended, which is when Kafka has acknowledged every record. The process goes on.
 func (w *world) fanOut(ctx context.Context, o *Options, r *Result) (err error) {
 	if err := w.seed(ctx, o); err != nil {
 		return err
@@ -45,17 +45,26 @@ func (w *world) fanOut(ctx context.Context, o *Options, r *Result) (err error) {
 	if err := p.AwaitReady(ctx); err != nil {
 		return err
 	}
-	w.pids[fanoutProcess] = p.PID()
-	defer delete(w.pids, fanoutProcess)
+	w.fanouts, w.pids[fanoutProcess] = p, p.PID()
 	o.Progress("a message to %d subscribers", o.Subscribers)
 	for round := 1; ; round++ {
 		if r.Fanout, err = w.roundOfFanout(ctx, o, r, p); err != nil {
 			return errors.Join(err, errors.New(p.Tail()))
 		}
 		if r.Fanout.Rounds = round; !o.again(round, r.Fanout.Compiling) {
-			break
+			return nil
 		}
 	}
+}
+
+// endFanouts ends the process of fan-outs, if there is one.
+func (w *world) endFanouts(ctx context.Context) error {
+	p := w.fanouts
+	if p == nil {
+		return nil
+	}
+	w.fanouts = nil
+	delete(w.pids, fanoutProcess)
 	code, err := p.Term(ctx)
 	if err == nil && code != 0 {
 		err = fmt.Errorf("the process of fan-outs ended with status %d%s", code, p.Tail())
@@ -70,7 +79,11 @@ func (w *world) roundOfFanout(ctx context.Context, o *Options, r *Result, p *fle
 		return nil, err
 	}
 	profile := w.profileFanout(ctx, o, p)
-	took, err := w.sendToAll(ctx, o, r)
+	var took time.Duration
+	err = w.counted(ctx, r, func() (_ *callerFigures, err error) {
+		took, err = w.sendToAll(ctx, o)
+		return &callerFigures{Messages: int64(o.Subscribers)}, err
+	})
 	if err != nil {
 		return nil, errors.Join(err, profile.wait())
 	}
@@ -131,7 +144,7 @@ func (w *world) profileFanout(ctx context.Context, o *Options, process *fleet.Pr
 const receiptPause = 50 * time.Millisecond
 
 // sendToAll sends a message to the topic and waits until it has ended.
-func (w *world) sendToAll(ctx context.Context, o *Options, r *Result) (time.Duration, error) {
+func (w *world) sendToAll(ctx context.Context, o *Options) (time.Duration, error) {
 	began := time.Now()
 	var accepted struct{ Receipt string }
 	if err := w.askGateway(ctx, http.MethodPost, "/v1/topics/"+fanoutTopic+"/messages", fanoutBody, &accepted); err != nil {
@@ -154,7 +167,7 @@ func (w *world) sendToAll(ctx context.Context, o *Options, r *Result) (time.Dura
 			if said.Fanout.Emitted != o.Subscribers || len(said.Fanout.Skipped) > 0 {
 				return 0, fmt.Errorf("of %d subscribers %d have a record, and %v were skipped", o.Subscribers, said.Fanout.Emitted, said.Fanout.Skipped)
 			}
-			return took, w.counted(ctx, r, func() (*callerFigures, error) { return &callerFigures{Messages: int64(o.Subscribers)}, nil })
+			return took, nil
 		}
 		select {
 		case <-ctx.Done():

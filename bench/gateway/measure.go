@@ -42,6 +42,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if err := measure(ctx, &o, r); err != nil {
 		return nil, fmt.Errorf("%w%s", err, w.gateway.Tail())
 	}
+	if err := w.endFanouts(ctx); err != nil {
+		return nil, err
+	}
 	if r.PeakRSS, err = usage.PeakMemory(w.gateway.PID()); err != nil {
 		return nil, err
 	}
@@ -87,12 +90,36 @@ func (w *world) measure(ctx context.Context, o *Options, r *Result) (err error) 
 	}
 	s = base
 	s.Kind, s.Connections = idle, o.Idle
+	return w.idle(ctx, o, r, &s)
+}
+
+// idle measures the memory of the gateway with connections that do nothing; where there is a
+// process of fan-outs, while it works on a message.
+func (w *world) idle(ctx context.Context, o *Options, r *Result, s *spec) error {
 	o.Progress("%d idle connections", o.Idle)
 	return w.counted(ctx, r, func() (*callerFigures, error) {
-		return w.call(ctx, o, &s, func(int) error {
-			r.IdleRSS, err = w.idleMemory(ctx, seconds(o.Seconds))
-			return err
+		fannedOut := 0
+		f, err := w.call(ctx, o, s, func(int) (err error) {
+			var sending sync.WaitGroup
+			var failed error
+			over := make(chan struct{}) // closed when nothing is sent any more
+			if w.fanouts != nil {
+				fannedOut = o.Subscribers
+				sending.Go(func() { _, failed = w.sendToAll(ctx, o) })
+			}
+			go func() {
+				defer close(over)
+				sending.Wait()
+			}()
+			r.IdleRSS, err = w.idleMemory(ctx, seconds(o.Seconds), over)
+			<-over
+			return errors.Join(err, failed)
 		}, nil)
+		if err == nil {
+			f.Messages += int64(fannedOut)
+		}
+		r.IdleFanout = fannedOut
+		return f, err
 	})
 }
 
@@ -221,9 +248,10 @@ func (w *world) call(ctx context.Context, o *Options, s *spec, begins, ends func
 // idlePause is how often the memory of a gateway is looked at that does nothing.
 const idlePause = 100 * time.Millisecond
 
-// idleMemory is the most that the gateway has resident in a time in which its connections do nothing, in MiB.
-func (w *world) idleMemory(ctx context.Context, during time.Duration) (most float64, err error) {
-	for range 1 + during/idlePause {
+// idleMemory is the most that the gateway has resident in a time in which its connections do nothing, and until over is
+// closed, in MiB.
+func (w *world) idleMemory(ctx context.Context, during time.Duration, over <-chan struct{}) (most float64, err error) {
+	for began := time.Now(); ; {
 		rss, err := usage.Memory(w.gateway.PID())
 		if err != nil {
 			return 0, err
@@ -234,8 +262,14 @@ func (w *world) idleMemory(ctx context.Context, during time.Duration) (most floa
 			return 0, context.Cause(ctx)
 		case <-time.After(idlePause):
 		}
+		select {
+		case <-over:
+			if time.Since(began) >= during {
+				return most, nil
+			}
+		default:
+		}
 	}
-	return most, nil
 }
 
 // profiling is a profile that is being taken.

@@ -49,7 +49,9 @@ type Result struct {
 
 	StartRSS float64 `json:"start_rss_mb"` // of the gateway when it is ready, in MiB
 	IdleRSS  float64 `json:"idle_rss_mb"`  // with idle connections and no requests
-	PeakRSS  float64 `json:"peak_rss_mb"`
+	// IdleFanout is of how many receivers a message was under way meanwhile; 0 = none was.
+	IdleFanout int     `json:"idle_fanout"`
+	PeakRSS    float64 `json:"peak_rss_mb"`
 
 	// Acknowledged is how many messages were answered 202, and so many records are in Kafka.
 	Acknowledged int64 `json:"acknowledged"`

@@ -25,7 +25,8 @@ import (
 type world struct {
 	*fleet.Fleet
 	gateway *fleet.Process
-	address string // for callers
+	fanouts *fleet.Process // nil = none works
+	address string         // for callers
 	caller  fleet.Caller
 	dir     string
 	pids    map[string]int // of the servers and the gateway

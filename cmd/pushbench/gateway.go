@@ -143,8 +143,8 @@ func explainGateway(r *gateway.Result) terminal.Answer {
 		after = fmt.Sprintf("a message to %d subscribers: %.0f records a second, %.2f s; CPU of the fan-out %.2f us, Kafka %.2f us, Cassandra %.2f us, %.1f allocations and %.0f bytes a record; "+
 			"%.1f MiB at the most; %.2f other cores, Java compiled on %.2f, the last of %d rounds\n", f.Subscribers, f.Rate, f.Seconds, f.FanoutCPU, f.KafkaCPU, f.CassandraCPU, f.Allocations, f.Bytes, f.PeakRSS, f.Others, f.Compiling, f.Rounds)
 	}
-	after += fmt.Sprintf("gateway's memory: %.1f MiB when it was ready, %.1f MiB with %d idle connections, %.1f MiB at the most; %d messages were acknowledged, and are in Kafka",
-		r.StartRSS, r.IdleRSS, r.Idle, r.PeakRSS, r.Acknowledged)
+	after += fmt.Sprintf("gateway's memory: %.1f MiB when it was ready, %.1f MiB with %d idle connections while a message to %d was worked on, %.1f MiB at the most; %d messages were acknowledged, and are in Kafka",
+		r.StartRSS, r.IdleRSS, r.Idle, r.IdleFanout, r.PeakRSS, r.Acknowledged)
 	for _, bars := range []struct {
 		word string
 		all  []send.Bar

@@ -40,7 +40,7 @@ func TestGatewayAnswer(t *testing.T) {
 	l := func(rate float64) *gateway.Load {
 		return &gateway.Load{Rate: rate, P50: &p50, P99: &p99, GatewayCPU: 31.5, KafkaCPU: 4.5, CassandraCPU: 0.25, CallerCPU: 3, Allocations: 22, Bytes: 2048, Others: 0.1, Compiling: 0.03, Rounds: 4}
 	}
-	r := &gateway.Result{Single: l(21_000.4), SingleHalf: l(10_500), Batch: l(150_000), Query: l(60_000), StartRSS: 20, IdleRSS: 180.25, PeakRSS: 200, Acknowledged: 1_000_000,
+	r := &gateway.Result{Single: l(21_000.4), SingleHalf: l(10_500), Batch: l(150_000), Query: l(60_000), StartRSS: 20, IdleRSS: 180.25, IdleFanout: 1_000_000, PeakRSS: 200, Acknowledged: 1_000_000,
 		Fanout:  &gateway.Fanout{Subscribers: 1_000_000, Seconds: 8, Rate: 125_000, FanoutCPU: 2.25, KafkaCPU: 3.5, CassandraCPU: 6.75, Allocations: 3.25, Bytes: 806, PeakRSS: 62.5, Others: 0.5, Compiling: 0.05, Rounds: 7},
 		Seconds: 10, Connections: 256, Batches: 8, Lines: 500, Queries: 4, Receipts: 50_000, Each: 1000, Idle: 10_000, Partitions: 4, Cores: 2, Go: "go1",
 		Bars: []send.Bar{{Name: "one", Want: 1, Got: 2, Met: true}, {Name: "two", Want: 3, Got: 2.5}}, Aims: []send.Bar{{Name: "three", Want: 4, Got: 3}}}
@@ -55,7 +55,7 @@ func TestGatewayAnswer(t *testing.T) {
 		"single messages 21000 7.2 21.5 31.50 4.50 0.25 3.00 22.0 2048 0.10 0.03 4", "at half of that rate 10500 7.2 21.5 31.50 4.50 0.25 3.00 22.0 2048 0.10 0.03 4",
 		"messages in batches of 500 150000 7.2 21.5 31.50 4.50 0.25 3.00 22.0 2048 0.10 0.03 4", "receipts, 1000 a query 60000 7.2 21.5 31.50 4.50 0.25 3.00 22.0 2048 0.10 0.03 4",
 		"a message to 1000000 subscribers: 125000 records a second, 8.00 s; CPU of the fan-out 2.25 us, Kafka 3.50 us, Cassandra 6.75 us, 3.2 allocations and 806 bytes a record; 62.5 MiB at the most; 0.50 other cores, Java compiled on 0.05, the last of 7 rounds",
-		"gateway's memory: 20.0 MiB when it was ready, 180.2 MiB with 10000 idle connections, 200.0 MiB at the most; 1000000 messages were acknowledged, and are in Kafka",
+		"gateway's memory: 20.0 MiB when it was ready, 180.2 MiB with 10000 idle connections while a message to 1000000 was worked on, 200.0 MiB at the most; 1000000 messages were acknowledged, and are in Kafka",
 		"missed: two is 2.5, want 3", "hoped for: three is 3, want 4",
 	} {
 		if !strings.Contains("\n"+spaced(stdout.String()), "\n"+want+"\n") {
