@@ -37,7 +37,7 @@ const (
 	most = 1000
 	// room is how many names, and how many values, may wait for Redis; the writer may have as
 	// many values again.
-	room = 100_000
+	room = 25_000
 	// leaving is how long Run writes what is left when it is to end.
 	leaving = time.Second
 )
