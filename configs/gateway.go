@@ -280,6 +280,9 @@ func (c *Config) checkGateway(ps *Problems) {
 	if wait := max(g.Confirm, g.Status); g.Drain < wait {
 		ps.add("gateway.drain", "%s must be at least confirm and status, %s: what is under way would be cut off", g.Drain, wait)
 	}
+	if g.Repeats > 0 && g.Repeats < time.Second {
+		ps.add("gateway.repeats", "%s must be 0s, or at least 1s", g.Repeats)
+	}
 	if c.Gateway.Linger >= g.Confirm {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}

@@ -24,6 +24,7 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 		s.reuse(&g.many)
 		return problem
 	}
+	g.recall(r.Context(), s)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
 	g.answerBatch(w, s)

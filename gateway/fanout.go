@@ -80,7 +80,7 @@ func (g *Gateway) sendMany(w http.ResponseWriter, r *http.Request, c *Caller, fi
 	s := g.singles.Get().(*sending)
 	s.caller, s.key, s.many, s.now = c, key, true, clock()
 	e := s.add(0)
-	if problem := g.readFanout(ctx, r, &s.check, a, &e.message); problem != nil {
+	if problem := g.readFanout(ctx, r, s, a, e); problem != nil {
 		s.reuse(&g.singles)
 		return problem
 	}
@@ -91,8 +91,9 @@ func (g *Gateway) sendMany(w http.ResponseWriter, r *http.Request, c *Caller, fi
 	return g.answerSingle(w, s, e)
 }
 
-// readFanout reads a message for an audience and makes the job of it.
-func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, a *audience, m *message) *Problem {
+// readFanout reads a message for an audience and makes the job of it, unless it was accepted before: what is
+// wrong by now with a job does not matter to its repeat.
+func (g *Gateway) readFanout(ctx context.Context, r *http.Request, s *sending, a *audience, e *entry) *Problem {
 	body, problem := g.readBody(r, "application/json", g.o.Limits.Message, ofMessage)
 	if problem != nil {
 		return problem
@@ -100,10 +101,19 @@ func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, a *
 	defer g.bodies.give(body)
 	whole, problem := a.complete(body.text)
 	if problem == nil {
-		problem = g.accept(k, whole, m)
+		problem = g.accept(&s.check, whole, &e.message)
 	}
 	if problem == nil {
-		problem = g.makeJob(ctx, r, k, a, m)
+		problem = nameJob(&s.check, a, &e.message)
+	}
+	if problem == nil {
+		g.recall(ctx, s)
+		if e.problem != nil {
+			return e.problem // which is counted
+		}
+	}
+	if problem == nil && e.first == nil {
+		problem = g.makeJob(ctx, r, &s.check, a, &e.message)
 	}
 	if problem != nil {
 		g.o.Metrics.refused(problem.Code)
@@ -111,16 +121,23 @@ func (g *Gateway) readFanout(ctx context.Context, r *http.Request, k *check, a *
 	return problem
 }
 
+// nameJob finds the id by which fan-outs know a message that was checked.
+func nameJob(k *check, a *audience, m *message) *Problem {
+	id, err := fanout.ParseMessageID(m.id)
+	switch {
+	case err == nil:
+		m.fanout = fanout.MessageOf(id, k.caller.Sender, m.app, a.to.String())
+		m.owner = owner{} // its receipt is that of a fan-out
+		return nil
+	case k.key != "":
+		return newProblem(codeBadHeader, "for a message to many receivers the Idempotency-Key must be a UUIDv7: the ids of their notifications are made from its time")
+	}
+	return newProblem(codeInvalidField, err.Error()).at("/id").of(m.id)
+}
+
 // makeJob makes the job of a message that was checked, in place of its record.
 func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, a *audience, m *message) *Problem {
-	id, err := fanout.ParseMessageID(m.id)
-	if err != nil {
-		if k.key != "" {
-			return newProblem(codeBadHeader, "for a message to many receivers the Idempotency-Key must be a UUIDv7: the ids of their notifications are made from its time")
-		}
-		return newProblem(codeInvalidField, err.Error()).at("/id").of(m.id)
-	}
-	id = fanout.MessageOf(id, k.caller.Sender, m.app, a.to.String())
+	id := m.fanout
 	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
 		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: a.priority, Traceparent: traceparent(r.Header),
 		To: a.to, Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks)}
@@ -138,6 +155,7 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, a *aud
 	if !j.Expires.After(j.Accepted) {
 		return newProblem(codeInvalidField, "is past: nobody would get it").at("/expires_at").of(m.id)
 	}
+	var err error
 	if j.Partitions, err = g.o.Fanouts.Partitions(ctx, m.lane.Name); err != nil {
 		g.o.Log.Warn("Kafka does not say how many partitions a lane has", "lane", m.lane.Name, "error", err)
 		return g.unconfirmed(m)
@@ -146,7 +164,6 @@ func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, a *aud
 	if err != nil { // all that was looked at above is right, so that it is the size
 		return refused(&push.Defect{Reason: push.TooLarge}).of(m.id)
 	}
-	m.owner, m.fanout = owner{}, id // its receipt is that of a fan-out
 	m.record = Record{Topic: fanout.JobsTopic, Key: id[:], Value: value, At: k.now}
 	return nil
 }

@@ -200,6 +200,7 @@ type Gateway struct {
 	apps     map[string]string // each under its own name
 	routes   map[route]*lane
 	first    map[string]*lane // of a service type: for who names no mode
+	lanes    map[string]*lane // by their names
 	services []string         // in the order of Lanes
 	ids      idKeys           // from which ids are derived
 	progress *progress
@@ -253,7 +254,7 @@ type route struct {
 
 // New makes a Gateway.
 func New(o Options) *Gateway {
-	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane),
+	g := &Gateway{o: o, mux: http.NewServeMux(), apps: make(map[string]string), routes: make(map[route]*lane), first: make(map[string]*lane), lanes: make(map[string]*lane),
 		progress: newProgress(o.Offsets, o.Times.Status), counts: newRenewed[uuid.UUID, StateCounts](countedAge), crowds: newRenewed[string, SubscriberCounts](crowdAge),
 		seed: maphash.MakeSeed(), requests: make(chan struct{}, o.Limits.Requests), woken: make(chan struct{}, max(o.Limits.Requests/wokenShare, 1)), batches: make(chan struct{}, o.Limits.Batches), queries: make(chan struct{}, o.Limits.Batches), joining: make(chan struct{}, o.Limits.Batches),
 		clicking:  make(chan struct{}, max(o.Limits.Requests/keylessShare, 1)),
@@ -280,7 +281,7 @@ func New(o Options) *Gateway {
 			g.first[l.ServiceType] = l
 			g.services = append(g.services, l.ServiceType)
 		}
-		g.routes[route{l.ServiceType, l.Mode}] = l
+		g.routes[route{l.ServiceType, l.Mode}], g.lanes[l.Name] = l, l
 	}
 	reading := make(chan struct{}, max(o.Limits.Requests/keylessShare, 1)) // a place for each who reads the contract
 	g.route("GET /openapi.yaml", bounded(reading, http.HandlerFunc(serveContract)))

@@ -56,7 +56,7 @@ func (g *Gateway) recall(ctx context.Context, s *sending) {
 	l.found = s.firsts.Find(ctx, l.names, l.found)
 	for i, value := range l.found {
 		if value != "" {
-			g.repeated(l.entries[i], value)
+			g.repeated(ctx, s, l.entries[i], value)
 		}
 	}
 	s.spent += time.Since(began)
@@ -65,22 +65,44 @@ func (g *Gateway) recall(ctx context.Context, s *sending) {
 // repeated decides what a message is of which something is kept: a repeat of what was
 // accepted, or another message with its id. What cannot be read is not known, nor is what
 // went to a topic that is not there any more.
-func (g *Gateway) repeated(e *entry, value string) {
+func (g *Gateway) repeated(ctx context.Context, s *sending, e *entry, value string) {
 	sum, first, ok := parseFirst(&e.message, value)
-	if !ok {
+	if !ok || !first.plausible(s.now) {
 		return
 	}
-	topic, known := g.progress.knownTopic(first.lane)
+	l, label := g.lanes[first.lane], first.lane
+	if l == nil {
+		label = "other" // it was configured once
+	}
 	switch {
-	case e.fanout == uuid.UUID{} && known && topic != first.topic && first.topic != [16]byte{}:
+	case l != nil && e.fanout == uuid.UUID{} && g.remade(ctx, l, first.topic):
 	case sum != e.sum:
 		g.o.Metrics.refused(codeIDTaken)
 		e.problem = newProblem(codeIDTaken, "another message with this id, or with this Idempotency-Key, was accepted at "+
 			first.at.Format(time.RFC3339Nano)+" and stands; this one was not sent").of(e.id)
 	default:
-		g.o.Metrics.sent(first.lane, "repeated")
+		g.o.Metrics.sent(label, "repeated")
 		e.first = first
 	}
+}
+
+// plausible reports whether a gateway can have kept what was read: it is signed.
+func (c *claim) plausible(now time.Time) bool {
+	return keyName.MatchString(c.lane) && keyName.MatchString(c.service) && !c.at.After(now.Add(ahead)) && c.at.After(now.Add(-mostKept))
+}
+
+// mostKept is the longest that anything is kept (gateway.repeats), and some more.
+const mostKept = 31 * 24 * time.Hour
+
+// remade reports whether a lane's topic is another one than it was.
+func (g *Gateway) remade(ctx context.Context, l *lane, was [16]byte) bool {
+	topic, known := g.progress.knownTopic(l.Name)
+	if !known {
+		ctx, cancel := context.WithTimeout(ctx, g.o.Times.Confirm/2)
+		defer cancel()
+		topic = g.progress.topicOf(ctx, l.Name)
+	}
+	return topic != was && topic != [16]byte{} && was != [16]byte{}
 }
 
 // keep keeps where the first record of a message is. The message must not change while
@@ -139,35 +161,69 @@ func parseFirst(m *message, value string) (sum uint64, c *claim, ok bool) {
 }
 
 // sumOf is a sum of what a body says, in whatever order and spaces its members are. Its id
-// and its sender are not in it, nor is a member that is null. The decoder has found the
-// body readable.
+// and its sender are not in it, nor is what means as much as nothing: null, an empty text,
+// and no clicks. The decoder has found the body readable.
 func sumOf(body []byte) (sum uint64) {
 	members(body, func(name, _, value []byte) {
-		if n := string(name); n != memberID && n != memberSender {
-			sum += memberSum(name, value, 0)
+		switch n := string(name); {
+		case n == memberID, n == memberSender, string(value) == `""`, n == memberClicks && value[0] == 'f':
+			return
+		case n == memberMode:
+			if mode, known := parseMode(string(unescaped(value))); known {
+				value = appendQuoted(nil, string(mode))
+			}
 		}
+		sum += memberSum(name, value, 0)
 	})
 	return sum
 }
 
-// deepest is how far inside one another objects are summed up member by member.
-const deepest = 8
+// deepest is how far inside one another values are summed up part by part.
+const deepest = 16
 
+// memberSum is the sum of one member; 0 = it is null.
 func memberSum(name, value []byte, depth int) uint64 {
-	var b [17]byte
-	binary.BigEndian.PutUint64(b[:], xxhash.Sum64(name))
-	b[8] = value[0]
-	var sum uint64
-	switch {
-	case value[0] == 'n':
+	if value[0] == 'n' {
 		return 0
+	}
+	return joined(xxhash.Sum64(name), value[0], valueSum(value, depth))
+}
+
+// valueSum is the sum of a value: of an object whatever the order of its members, of an array
+// in the order of its elements.
+func valueSum(value []byte, depth int) (sum uint64) {
+	switch {
 	case value[0] == '"':
-		sum = xxhash.Sum64(unescaped(value))
+		return xxhash.Sum64(unescaped(value))
 	case value[0] == '{' && depth < deepest:
 		members(value, func(name, _, value []byte) { sum += memberSum(name, value, depth+1) })
-	default:
-		sum = xxhash.Sum64(value)
+		return sum
+	case value[0] == '[' && depth < deepest:
+		elements(value, func(element []byte) { sum = joined(sum, element[0], valueSum(element, depth+1)) })
+		return sum
 	}
-	binary.BigEndian.PutUint64(b[9:], sum)
-	return xxhash.Sum64(b[:])
+	return xxhash.Sum64(value)
+}
+
+func joined(a uint64, kind byte, b uint64) uint64 {
+	var all [17]byte
+	binary.BigEndian.PutUint64(all[:], a)
+	all[8] = kind
+	binary.BigEndian.PutUint64(all[9:], b)
+	return xxhash.Sum64(all[:])
+}
+
+// elements calls each with the elements of an array that is readable, in order.
+func elements(array []byte, each func(element []byte)) {
+	for i := 1; i < len(array); {
+		if c := array[i]; c == ',' || c == ']' || blank(c) {
+			i++
+			continue
+		}
+		at := i
+		if i = endOfValue(array, i); i == at {
+			return // it is not readable
+		}
+		each(array[at:i])
+	}
 }

@@ -10,8 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/gateway/quota"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // kept is a Firsts in memory.
@@ -71,6 +75,7 @@ func (w *world) wants(why string, a *reply, first *reply, again bool, produced i
 
 func TestRepeats(t *testing.T) {
 	const byID = `{"id": "order-17", "app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x", "data": {"a": "1", "b": "2"}}`
+	const toDevice = `{"id": "order-17", "app": "shop", "device": {"platform": "fcm", "token": "secret-token"}, "service_type": "transactional", "title": "x"}`
 	const byKey = `{"app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x"}`
 	for _, tt := range []struct {
 		why           string
@@ -80,19 +85,107 @@ func TestRepeats(t *testing.T) {
 	}{
 		{"an id", byID, byID, nil, true},
 		{"other spaces and order", byID, `{"data":{"b":"2","a":"\u0031"},"title":"x","service_type":"transactional","sender_id":"orders","user_id":"u42","app":"shop","body":null,"id":"order-17"}`, nil, true},
+		{"empty is as absent", byID, strings.Replace(byID, `"title"`, `"body": "", "image": "", "clicks": false, "title"`, 1), nil, true},
+		{"another word for the mode", strings.Replace(byID, `"title"`, `"mode": "exactly_once", "title"`, 1), strings.Replace(byID, `"title"`, `"mode": "effectively_once", "title"`, 1), nil, true},
+		{"to a device", toDevice, toDevice, nil, true},
 		{"an Idempotency-Key", byKey, byKey, []string{"Idempotency-Key", "order-17"}, true},
 		{"an Idempotency-Key for somebody else", byKey, strings.Replace(byKey, "u42", "u43", 1), []string{"Idempotency-Key", "order-17"}, false},
 		{"no name", byKey, byKey, nil, false},
 		{"another id", byID, strings.Replace(byID, "order-17", "order-18", 1), nil, false},
 	} {
-		w := newWorld(t, newKept().know)
+		k := newKept()
+		w := newWorld(t, k.know, func(o *Options) { o.Metrics = NewMetrics(prometheus.NewRegistry()) })
 		first := w.post(tt.first, tt.header...)
-		produced := 2
+		produced, counted := 2, 0.0
 		if tt.again {
-			produced = 1
+			produced, counted = 1, 1
 		}
-		w.wants(tt.why, w.post(tt.second, tt.header...), first, tt.again, produced)
+		again := w.post(tt.second, tt.header...)
+		w.wants(tt.why, again, first, tt.again, produced)
+		if n := testutil.ToFloat64(w.gateway.o.Metrics.messages.WithLabelValues("transactional", "repeated")); n != counted || len(again.header.Values(headerReplayed)) != int(counted) {
+			t.Errorf("%s: %v counted, and the header is %q", tt.why, n, again.header.Values(headerReplayed))
+		}
+		if claim, ok := w.gateway.o.Signer.open("orders", again.string("receipt")); !ok || claim.app != "shop" || claim.owner == (owner{}) {
+			t.Errorf("%s: the receipt says %+v", tt.why, claim)
+		}
+		if named := strings.Contains(tt.first, `"id"`) || len(tt.header) > 0; named != (k.asked > 0) || named != (len(k.texts) > 0) {
+			t.Errorf("%s: %d looked for, %d kept", tt.why, k.asked, len(k.texts))
+		}
+		for _, text := range k.texts {
+			for _, secret := range []string{"u42", "shop", push.DeviceHash(push.FCM, "secret-token")} {
+				if strings.Contains(text, secret) {
+					t.Errorf("%s: %q is kept", tt.why, text)
+				}
+			}
+		}
 	}
+}
+
+// What is kept under a name that no gateway can have kept is not known, and harms nothing.
+func TestImplausibleFirsts(t *testing.T) {
+	const plain = `{"id": "order-17", "app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x"}`
+	k := newKept()
+	w := newWorld(t, k.know)
+	first := w.post(plain)
+	for name, text := range k.texts {
+		sum, was, ok := parseFirst(&message{id: "order-17"}, text)
+		if !ok {
+			t.Fatal("what was kept cannot be read")
+		}
+		n := 1
+		for why, change := range map[string]func(c *claim){
+			"no UTF-8": func(c *claim) { c.lane = "\xff\xfe" }, "no name": func(c *claim) { c.service = `x","status":"y` }, "no lane": func(c *claim) { c.lane = "" },
+			"the future": func(c *claim) { c.at = time.Now().Add(2 * time.Minute) }, "the end of time": func(c *claim) { c.at = time.UnixMilli(1 << 53) }, "long ago": func(c *claim) { c.at = time.UnixMilli(0) },
+		} {
+			c := *was
+			change(&c)
+			k.texts[name] = string(formatFirst(nil, sum, &c))
+			n++
+			w.wants(why, w.post(plain), first, false, n)
+		}
+		c := *was
+		c.lane = "retired" // which is configured no more
+		k.texts[name] = string(formatFirst(nil, sum, &c))
+		if a := w.post(plain); a.json["replayed"] != true || a.string("lane") != "retired" {
+			t.Errorf("of a lane that was: %s", a.text)
+		}
+	}
+}
+
+// A topic that was made anew has none of what was in the former one, and is asked about if
+// nothing else does.
+func TestRepeatsOfATopicMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const plain = `{"id": "order-17", "app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x"}`
+		w := newWorld(t, newKept().know, func(o *Options) { o.Users.Close(); o.Users = nil })
+		first := w.post(plain)
+		time.Sleep(2 * topicAge)
+		w.wants("the same topic", w.post(plain), first, true, 1)
+		w.set(func() { w.topic = [16]byte{2} })
+		time.Sleep(topicAge)
+		w.wants("another topic", w.post(plain), first, false, 2)
+	})
+}
+
+// The time that it takes to look counts as part of that for Kafka.
+func TestLookingTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(o *Options) { o.Users.Close(); o.Users, o.Firsts = nil, slowFirsts{newKept()} })
+		w.set(func() { w.ack = func(Record, func(Place, error)) {} })
+		began := time.Now()
+		a := w.post(`{"id": "order-17", "app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x"}`)
+		if a.code() != codeUnconfirmed || time.Since(began) != w.gateway.o.Times.Confirm {
+			t.Errorf("%s after %v", a.text, time.Since(began))
+		}
+	})
+}
+
+// slowFirsts are found after a while.
+type slowFirsts struct{ *kept }
+
+func (s slowFirsts) Find(ctx context.Context, names [][16]byte, found []string) []string {
+	time.Sleep(50 * time.Millisecond)
+	return s.kept.Find(ctx, names, found)
 }
 
 // Another gateway knows the repeat, too, also where it would go to another lane by now.
@@ -182,6 +275,26 @@ func TestRepeatToMany(t *testing.T) {
 	}
 }
 
+// A message to many that has expired by now was accepted all the same, and so was one for which
+// Kafka does not answer any more.
+func TestLateRepeatToMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		notes := newReports()
+		w := newWorld(t, newKept().know, func(o *Options) { o.Users.Close(); o.Users, o.Fanouts = nil, notes.fanouts() })
+		w.makeTopic("snow", `{"app": "shop", "service_type": "transactional"}`)
+		body := `{"id": "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", "title": "x", "expires_at": "` + time.Now().Add(time.Minute).UTC().Format(time.RFC3339) + `"}`
+		id, err := newID(clock())
+		if err != nil {
+			t.Fatal(err)
+		}
+		body = strings.Replace(body, "0199f3c2-7d1a-7c3e-9b1f-2a6c5d4e3f21", id, 1)
+		first := w.toSnow(body)
+		notes.set(errAway)
+		time.Sleep(2 * time.Minute)
+		w.wants("expired", w.toSnow(body), first, true, 1)
+	})
+}
+
 // What Kafka did not confirm in time may come to be in it all the same: its repeat gets the
 // receipt of that record. What Kafka refused is written again.
 func TestRepeatOfTheUnconfirmed(t *testing.T) {
@@ -265,8 +378,7 @@ func TestNothingFirst(t *testing.T) {
 	w.set(func() { w.topic = [16]byte{2} })
 	other := newWorld(t, k.know)
 	other.set(func() { other.topic = [16]byte{2} })
-	other.post(strings.Replace(plain, "order-17", "order-18", 1)) // since then it knows the topic
-	other.wants("another topic of that name", other.post(plain), first, false, 2)
+	other.wants("another topic of that name", other.post(plain), first, false, 1)
 }
 
 // A repeat costs the sender nothing, and is answered beyond the limit too.
@@ -286,7 +398,7 @@ func TestRepeatCostsNothing(t *testing.T) {
 
 func TestSumOf(t *testing.T) {
 	const body = `{"a": "1", "data": {"x": "1", "y": "2"}, "n": 1}`
-	for _, same := range []string{`{"n":1,"a":"\u0031","data":{"y":"2","x":"1"}}`, `{"id": "x", "sender_id": "y", "z": null, "a": "1", "data": {"x": "1", "w": null, "y": "2"}, "n": 1}`} {
+	for _, same := range []string{`{"a": "1", "data": {"x": "1", "y": "2"}, "n": 1, "mode": null, "clicks": false, "title": ""}`, `{"n":1,"a":"\u0031","data":{"y":"2","x":"1"}}`, `{"id": "x", "sender_id": "y", "z": null, "a": "1", "data": {"x": "1", "w": null, "y": "2"}, "n": 1}`} {
 		if sumOf([]byte(same)) != sumOf([]byte(body)) {
 			t.Errorf("%s has another sum", same)
 		}
@@ -301,8 +413,54 @@ func TestSumOf(t *testing.T) {
 		}
 		seen[sum] = other
 	}
+	for _, pair := range [][2]string{
+		{`{"a": ["x", {"b": 1, "c": [2, 3]}]}`, `{"a":["\u0078",{"c":[ 2,3 ],"b":1}]}`},
+		{`{"a": {"b": {"c": {"d": 1, "e": "2"}}}}`, `{"a":{"b":{"c":{"e":"2","d":1}}}}`},
+		{`{"mode": "exactly_once"}`, `{"mode": "effectively_once"}`},
+	} {
+		if sumOf([]byte(pair[0])) != sumOf([]byte(pair[1])) {
+			t.Errorf("%s and %s differ", pair[0], pair[1])
+		}
+	}
+	for _, pair := range [][2]string{{`{"a": [1, 2]}`, `{"a": [2, 1]}`}, {`{"a": [[1], 2]}`, `{"a": [1, 2]}`}, {`{"a": []}`, `{}`}, {`{"a": [1, 2]}`, `{"a": [12]}`}, {`{"a": ["1"]}`, `{"a": [1]}`}, {`{"a": {"b": ""}}`, `{"a": {}}`},
+		{`{"mode": "at_least_once"}`, `{"mode": "at_most_once"}`}, {`{"clicks": true}`, `{}`}, {`{"a": [null]}`, `{"a": []}`}} {
+		if sumOf([]byte(pair[0])) == sumOf([]byte(pair[1])) {
+			t.Errorf("%s and %s have one sum", pair[0], pair[1])
+		}
+	}
 	deep := strings.Repeat(`{"a":`, 20) + "1" + strings.Repeat("}", 20)
 	if sumOf([]byte(deep)) == sumOf([]byte(strings.Replace(deep, "1", "2", 1))) {
 		t.Error("what is far inside is not in the sum")
 	}
+}
+
+// Of a batch some lines are confirmed in time, and others when it is answered: each is kept.
+func TestLateHalfOfABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept()
+		w := newWorld(t, k.know, func(o *Options) { o.Users.Close(); o.Users = nil })
+		n, confirm := 0, w.gateway.o.Times.Confirm
+		w.set(func() {
+			w.ack = func(r Record, done func(Place, error)) {
+				if n++; n%2 == 0 {
+					done(w.keep(r), nil)
+					return
+				}
+				go func() {
+					time.Sleep(confirm)
+					done(w.keep(r), nil)
+				}()
+			}
+		})
+		var body strings.Builder
+		for i := range 20 {
+			fmt.Fprintf(&body, `{"id": "order-%d", "app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x"}`+"\n", i)
+		}
+		w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: body.String()})
+		time.Sleep(time.Second)
+		a := w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: body.String()})
+		if n := strings.Count(a.text, `"replayed":true`); n != 20 || len(w.produced) != 20 {
+			t.Errorf("%d of 20 were known, %d produced", n, len(w.produced))
+		}
+	})
 }

@@ -23,6 +23,7 @@ func (g *Gateway) send(w http.ResponseWriter, r *http.Request, c *Caller) *Probl
 		return problem
 	}
 	e.record.Traceparent = traceparent(r.Header)
+	g.recall(r.Context(), s)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
 	return g.answerSingle(w, s, e)

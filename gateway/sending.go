@@ -148,11 +148,10 @@ func (s *sending) reuse(pool *sync.Pool) {
 	pool.Put(s)
 }
 
-// produce hands the messages that have no problem, that were not accepted before, and that their
-// sender may send, to Kafka and waits until each is confirmed, or it is too late. A request that ends
-// early changes nothing: what was handed over is written.
+// produce hands the messages that have no problem, that are not known to be accepted before (recall),
+// and that their sender may send, to Kafka and waits until each is confirmed, or it is too late. A request
+// that ends early changes nothing: what was handed over is written.
 func (g *Gateway) produce(ctx context.Context, s *sending) {
-	g.recall(ctx, s)
 	g.admit(ctx, s)
 	if !s.begin() {
 		return
@@ -230,7 +229,9 @@ func (g *Gateway) confirmed(s *sending, e *entry) {
 		e.problem = g.unconfirmed(&e.message)
 	default:
 		e.lane.accepted.Inc()
-		s.value = s.keep(e, e.place, s.value)
+		if e.named { // nobody else can know its id
+			s.value = s.keep(e, e.place, s.value)
+		}
 	}
 }
 

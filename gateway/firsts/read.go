@@ -25,8 +25,11 @@ func (s *Store) read(ctx context.Context) {
 			if took := time.Since(began); err == nil && took > patience {
 				err = fmt.Errorf("it took %v to answer", took.Round(time.Millisecond))
 			}
+			if err != nil {
+				s.away.Store(true)
+			}
 			if s.tell(&s.reading, err); err != nil {
-				s.pause(ctx)
+				s.pause(ctx, &r)
 			}
 			spaced(ctx, began, readEvery)
 		}
@@ -56,7 +59,7 @@ func (s *Store) find(ctx context.Context, r *request, looks []*look) error {
 		r.name(s.prefix, l.names)
 		defer func() { l.done <- struct{}{} }()
 	}
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longest)
 	defer cancel()
 	values, err := s.get(ctx, r)
 	if err != nil {
@@ -113,9 +116,9 @@ func (s *Store) get(ctx context.Context, r *request) ([]any, error) {
 	return values, nil
 }
 
-// pause does not ask Redis until it answers in time, or ctx ends.
-func (s *Store) pause(ctx context.Context) {
-	s.away.Store(true)
+// pause asks Redis for nothing that is looked for until it answers in time to what it did not
+// answer, or ctx ends: of a cluster a part may be away.
+func (s *Store) pause(ctx context.Context, r *request) {
 	for _, l := range s.dropLooks() {
 		s.counts.unasked.Add(int64(len(l.names)))
 		l.done <- struct{}{}
@@ -128,7 +131,7 @@ func (s *Store) pause(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if s.answers(ctx) {
+		if s.answers(ctx, r) {
 			s.away.Store(false)
 			s.tell(&s.reading, nil)
 			return
@@ -137,13 +140,11 @@ func (s *Store) pause(ctx context.Context) {
 	}
 }
 
-// answers reports whether Redis answers in time to what Find would ask.
-func (s *Store) answers(ctx context.Context) bool {
+// answers reports whether Redis answers in time.
+func (s *Store) answers(ctx context.Context, r *request) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var r request
-	r.name(s.prefix, make([][16]byte, 1))
-	_, err := s.get(ctx, &r)
+	_, err := s.get(ctx, r)
 	return err == nil
 }
 

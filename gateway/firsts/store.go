@@ -52,11 +52,13 @@ type Store struct {
 	asks    chan struct{} // capacity 1, never closed: something is looked for
 	writes  chan struct{} // capacity 1, never closed: something is to be kept
 
-	spare   sync.Pool  // of *look that nobody uses
-	mu      sync.Mutex // guards all below
-	looks   []*look    // that wait
-	names   int        // of these
-	values  values     // that are to be written
+	spare  sync.Pool  // of *look that nobody uses
+	mu     sync.Mutex // guards the next three
+	looks  []*look    // that wait
+	names  int        // of these
+	values values     // that are to be written
+
+	telling sync.Mutex // guards the next two, and is held until it is told: what is told last is so
 	reading error      // why nothing is found; nil = it is
 	writing error      // why nothing is written; nil = it is
 
@@ -190,8 +192,8 @@ func (s *Store) Run(ctx context.Context) {
 
 // tell says why Redis is of no use for one of the two, or that it is again.
 func (s *Store) tell(which *error, err error) {
-	s.mu.Lock() // until it is told: what is told last is so
-	defer s.mu.Unlock()
+	s.telling.Lock()
+	defer s.telling.Unlock()
 	before := *which
 	*which = err
 	if (before == nil) == (err == nil) {

@@ -30,8 +30,9 @@ func TestMain(m *testing.M) {
 
 // hook is between a store and its Redis.
 type hook struct {
-	slow     atomic.Int64 // ns before each command
-	broken   atomic.Bool  // commands fail
+	slow     atomic.Int64           // ns before each command
+	broken   atomic.Bool            // commands fail
+	hangs    atomic.Pointer[string] // commands about this key hang; nil = none do
 	commands atomic.Int64
 	longest  atomic.Int64 // keys of one command
 }
@@ -41,8 +42,12 @@ var errBroken = errors.New("broken")
 func (h *hook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h *hook) before(ctx context.Context, cmds ...redis.Cmder) error {
-	if name := cmds[0].Name(); name != "mget" && name != "set" {
+	if name := cmds[0].Name(); name != "mget" && name != "set" && name != "get" {
 		return nil // of a new connection
+	}
+	if key := h.hangs.Load(); key != nil && slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return len(c.Args()) > 1 && fmt.Sprint(c.Args()[1]) == *key }) {
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	h.commands.Add(1)
 	n := int64(len(cmds))
@@ -237,9 +242,10 @@ func TestSlowRedis(t *testing.T) {
 				t.Errorf("while it is away: %q after %v", got, time.Since(began))
 			}
 		}
+		w.commands.Store(0)
 		time.Sleep(3 * rest)
-		if got := w.find(t.Context(), "a"); got[0] != "" {
-			t.Errorf("it is slow still, and %q", got)
+		if got := w.find(t.Context(), "a"); got[0] != "" || w.commands.Load() > 3 {
+			t.Errorf("it is slow still, and %q; asked %d times", got, w.commands.Load())
 		}
 		w.slow.Store(0)
 		time.Sleep(rest + patience)
@@ -280,6 +286,66 @@ func TestRedisFails(t *testing.T) {
 		}
 		if last := w.told[len(w.told)-1]; last != "<nil>" || !strings.Contains(w.told[0], "broken") || strings.Contains(w.told[0], "i:f:") {
 			t.Errorf("told %q", w.told)
+		}
+	})
+}
+
+// A Redis that hangs is given up soon, also by whoever waits for the next command.
+func TestRedisHangs(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.slow.Store(int64(time.Hour))
+		began := time.Now()
+		w.find(t.Context(), "a")
+		time.Sleep(longest - patience - 10*time.Millisecond)
+		w.find(t.Context(), "b")
+		if took := time.Since(began); took != longest {
+			t.Errorf("whoever came at last waited until %v, want until it is given up", took)
+		}
+		if w.find(t.Context(), "c"); time.Since(began) != longest {
+			t.Errorf("after that somebody waited until %v", time.Since(began))
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.told) != 1 {
+			t.Errorf("told %q", w.told)
+		}
+	})
+}
+
+// While a part of a cluster is away, none of it is asked, and it is told once.
+func TestPartOfACluster(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.cluster = true
+		w.keep("good", "1")
+		time.Sleep(writeEvery)
+		bad := keyOf(w.Store, "bad")
+		w.hangs.Store(&bad)
+		for range 20 {
+			w.find(t.Context(), "good", "bad")
+			time.Sleep(time.Second)
+		}
+		w.hangs.Store(nil)
+		time.Sleep(rest + patience)
+		if got := w.find(t.Context(), "good", "bad"); got[0] != "1" {
+			t.Errorf("all of it is back, and %q", got)
+		}
+		if len(w.told) != 2 || w.counts.late.Load() != 2 {
+			t.Errorf("told %q, %d were late", w.told, w.counts.late.Load())
+		}
+	})
+}
+
+// Who is told, and takes long, keeps nobody waiting who sends.
+func TestSlowlyTold(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.o.Tell = func(error) { time.Sleep(time.Minute) }
+		w.broken.Store(true)
+		w.find(t.Context(), "a")
+		time.Sleep(time.Second)
+		began := time.Now()
+		w.keep("b", "1")
+		if w.find(t.Context(), "a"); time.Since(began) > patience {
+			t.Errorf("somebody waited for %v", time.Since(began))
 		}
 	})
 }
