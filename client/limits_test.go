@@ -69,9 +69,15 @@ func TestSendBeyondALimit(t *testing.T) {
 	if !slices.Equal(w.produced, ids) {
 		t.Errorf("produced %q of %q", w.produced, ids)
 	}
-	if len(w.pauses) != 1 || w.pauses[0] < 49*time.Second || w.pauses[0] > 62*time.Second {
+	if ends := w.forMinutes(); len(ends) != 1 || ends[0] < 49*time.Second || ends[0] > 62*time.Second {
 		t.Errorf("it paused for %v, and the minute has 50 s left", w.pauses)
 	}
+}
+
+// forMinutes are the pauses until a minute ends. Where the machine is so busy that a lease is not there in
+// 50 ms, the gateway says to come again after one or two seconds.
+func (w *world) forMinutes() []time.Duration {
+	return slices.DeleteFunc(slices.Clone(w.pauses), func(d time.Duration) bool { return d < 3*time.Second })
 }
 
 // Of a batch the lines beyond the limit are sent again, and no other.
@@ -88,7 +94,7 @@ func TestBatchBeyondALimit(t *testing.T) {
 	if err != nil || len(results) != 7 {
 		t.Fatalf("%+v, %v", results, err)
 	}
-	if !slices.Equal(w.produced, ids) || len(w.pauses) != 2 {
+	if !slices.Equal(w.produced, ids) || len(w.forMinutes()) != 2 {
 		t.Errorf("produced %q after pauses of %v", w.produced, w.pauses)
 	}
 }
