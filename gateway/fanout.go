@@ -88,6 +88,9 @@ func (g *Gateway) sendMany(w http.ResponseWriter, r *http.Request, c *Caller, fi
 	s.spent = time.Since(began)
 	g.produce(r.Context(), s)
 	tellLimits(w.Header(), s.standings)
+	if e.problem == nil {
+		g.warnOfRecipients(r.Context(), w.Header(), c)
+	}
 	return g.answerSingle(w, s, e)
 }
 

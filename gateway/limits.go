@@ -100,17 +100,13 @@ func tellLimits(h http.Header, standings []quota.Standing) {
 		return
 	}
 	var policies, warning []byte
-	for i, s := range standings {
+	for i := range standings {
+		s := &standings[i]
 		if i > 0 {
 			policies = append(policies, ", "...)
 		}
 		policies = fmt.Appendf(policies, `"%s";q=%d;w=%d`, s.Name, s.Limit, int(s.Window/time.Second))
-		if used := s.Used * 100 / s.Limit; used >= warnFrom {
-			if warning != nil {
-				warning = append(warning, ", "...)
-			}
-			warning = fmt.Appendf(warning, `"%s";used=%d`, s.Name, used)
-		}
+		warning = appendWarning(warning, s)
 	}
 	n := quota.Nearest(standings)
 	reset := strconv.Itoa(seconds(n.Reset))
@@ -118,6 +114,46 @@ func tellLimits(h http.Header, standings []quota.Standing) {
 	h[headerNearest] = []string{fmt.Sprintf(`"%s";r=%d;t=%s`, n.Name, n.Remaining, reset)}
 	h[headerLimit], h[headerRemaining], h[headerReset] = []string{strconv.Itoa(n.Limit)}, []string{strconv.Itoa(n.Remaining)}, []string{reset}
 	if warning != nil {
+		h[headerWarning] = []string{string(warning)}
+	}
+}
+
+// appendWarning warns of a limit of which so much is used.
+func appendWarning(out []byte, s *quota.Standing) []byte {
+	used := s.Used * 100 / s.Limit
+	if used < warnFrom {
+		return out
+	}
+	if out != nil {
+		out = append(out, ", "...)
+	}
+	return fmt.Appendf(out, `"%s";used=%d`, s.Name, used)
+}
+
+// recipientsWait is how long a message to many waits for how many receivers its sender has
+// reached: it is answered without, else.
+const recipientsWait = 50 * time.Millisecond
+
+// warnOfRecipients warns a caller of a limit of receivers, too. It is none of the headers' other
+// limits, which count messages.
+func (g *Gateway) warnOfRecipients(ctx context.Context, h http.Header, c *Caller) {
+	if g.o.Recipients == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, recipientsWait)
+	defer cancel()
+	if s, err := g.o.Recipients.Standing(ctx, c.Sender); err == nil && s != nil {
+		warnOf(h, s)
+	}
+}
+
+// warnOf adds a limit to the warning that there is, if so much of it is used.
+func warnOf(h http.Header, s *quota.Standing) {
+	var warning []byte
+	if text := h.Get(headerWarning); text != "" {
+		warning = []byte(text)
+	}
+	if warning = appendWarning(warning, s); warning != nil {
 		h[headerWarning] = []string{string(warning)}
 	}
 }
@@ -163,6 +199,7 @@ func (g *Gateway) limits(w http.ResponseWriter, r *http.Request, c *Caller) *Pro
 			a.Shared = false
 		} else if s != nil {
 			a.add(s, now)
+			warnOf(w.Header(), s)
 		}
 	}
 	answer(w, http.StatusOK, "application/json", &a)

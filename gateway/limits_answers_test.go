@@ -94,3 +94,57 @@ func TestLimitsOfReceivers(t *testing.T) {
 		t.Errorf("without Redis: %d %s", got.status, got.text)
 	}
 }
+
+// Who sends to many is warned when most of the day's receivers are used, and nobody of what is
+// not known. On a busy machine Redis may take too long to say so, now and then.
+func TestWarningOfReceivers(t *testing.T) {
+	redis, err := embedded.StartRedis()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(redis.Close)
+	recipients := quota.NewRecipients(shardstest.Connect(t, redis.Addr()), "test", 0, map[string]int{"orders": 1000})
+	w := newWorld(t, func(o *Options) { o.Recipients = recipients })
+	w.makeTopic("snow", `{"app": "shop", "service_type": "transactional"}`)
+	spend := func(n int64) {
+		if _, err := recipients.Spend(t.Context(), "orders", [16]byte{byte(n)}, int(n), 0, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	warning := func() string { return w.toSnow(`{"title": "x"}`).told("X-RateLimit-Warning") }
+	spend(790)
+	for range 10 {
+		if got := warning(); got != "" {
+			t.Fatalf("of 79 %% it warns: %s", got)
+		}
+	}
+	spend(60)
+	got := ""
+	for tries := 0; got == "" && tries < 100; tries++ {
+		got = warning()
+	}
+	if got != `"recipients";used=85` {
+		t.Errorf("of 85 %% it says %q", got)
+	}
+	if got := w.do(request{method: "GET", path: "/v1/limits", key: keyOrders}).told("X-RateLimit-Warning"); got != `"recipients";used=85` {
+		t.Errorf("asked, it says %q", got)
+	}
+	if got := w.post(plain).told("X-RateLimit-Warning"); got != "" {
+		t.Errorf("of a message to one it says %q", got)
+	}
+	redis.Close()
+	if a := w.toSnow(`{"title": "x"}`); a.status != http.StatusAccepted || a.told("X-RateLimit-Warning") != "" {
+		t.Errorf("without Redis: %d %v", a.status, a.header)
+	}
+}
+
+// Two limits that are nearly used up are in one warning.
+func TestWarnings(t *testing.T) {
+	h := http.Header{}
+	tellLimits(h, []quota.Standing{{Policy: quota.Policy{Name: "minute", Limit: 10, Window: time.Minute}, Used: 9, Remaining: 1}})
+	warnOf(h, &quota.Standing{Policy: quota.Policy{Name: "recipients", Limit: 100}, Used: 80})
+	warnOf(h, &quota.Standing{Policy: quota.Policy{Name: "other", Limit: 100}, Used: 79})
+	if got := h.Get("X-RateLimit-Warning"); got != `"minute";used=90, "recipients";used=80` {
+		t.Errorf("it warns %q", got)
+	}
+}
