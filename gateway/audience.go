@@ -15,7 +15,8 @@ type audience struct {
 	app, service string        // the body may leave out what is here, and says nothing else
 	priority     push.Priority // unless the body says another
 	ceiling      push.Priority
-	pulled       bool // some may fetch it
+	pulled       bool     // some may fetch it
+	over         *Problem // why it gets nothing new any more; nil = it does
 	words        struct{ receiver, app, service string }
 }
 

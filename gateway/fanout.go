@@ -51,12 +51,14 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 		switch {
 		case problem != nil:
 			return nil, problem
-		case t.State != subscriptions.Opened:
-			return nil, g.topicsProblem(subscriptions.ErrTopicClosed)
 		case t.Security == subscriptions.Confidential:
 			return nil, newProblem(codeNotConfigured, "a message to a confidential topic is fetched from an inbox, and there is none")
 		}
-		return subscribersOf(t), nil
+		a := subscribersOf(t)
+		if t.State != subscriptions.Opened {
+			a.over = g.topicsProblem(subscriptions.ErrTopicClosed)
+		}
+		return a, nil
 	})
 }
 
@@ -114,6 +116,9 @@ func (g *Gateway) readFanout(ctx context.Context, r *http.Request, s *sending, a
 		if e.problem != nil {
 			return e.problem // which is counted
 		}
+	}
+	if problem == nil && e.first == nil {
+		problem = a.over
 	}
 	if problem == nil && e.first == nil {
 		problem = g.makeJob(ctx, r, &s.check, a, &e.message)

@@ -276,7 +276,7 @@ func TestRepeatToMany(t *testing.T) {
 }
 
 // A message to many that has expired by now was accepted all the same, and so was one for which
-// Kafka does not answer any more.
+// Kafka does not answer any more, or whose topic was closed since.
 func TestLateRepeatToMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notes := newReports()
@@ -292,6 +292,14 @@ func TestLateRepeatToMany(t *testing.T) {
 		notes.set(errAway)
 		time.Sleep(2 * time.Minute)
 		w.wants("expired", w.toSnow(body), first, true, 1)
+		notes.set(nil)
+		if a := w.do(request{method: "DELETE", path: "/v1/topics/snow", key: keyOrders}); a.status != http.StatusOK {
+			t.Fatal(a.text)
+		}
+		w.wants("closed", w.toSnow(body), first, true, 1)
+		if a := w.toSnow(`{"title": "x"}`); a.code() != codeTopicClosed || len(w.produced) != 1 {
+			t.Errorf("another message: %s", a.text)
+		}
 	})
 }
 
