@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
@@ -80,6 +81,11 @@ func (c *Caller) hasTopic(name string) bool {
 	})
 }
 
+// hasJob reports whether the key is for the app of a message to many, and its topic if it has one.
+func (c *Caller) hasJob(j *fanout.Job) bool {
+	return c.apps[j.App] && (j.To.Kind != fanout.OfTopic || c.hasTopic(j.To.Name))
+}
+
 // KeyHash is what the file of keys has of a key: its SHA-256 in hexadecimal digits.
 func KeyHash(key string) (string, error) {
 	switch {
@@ -100,14 +106,30 @@ func token68(s string) bool {
 // keysFile is the content of a file of keys.
 type keysFile struct {
 	Keys []struct {
-		Name        string   `json:"name"`
-		SHA256      string   `json:"sha256"`
-		Certificate string   `json:"certificate"`
-		Sender      string   `json:"sender"`
-		Apps        []string `json:"apps"`
-		Topics      []string `json:"topics"`
-		Rights      []Right  `json:"rights"`
+		Name        string     `json:"name"`
+		SHA256      string     `json:"sha256"`
+		Certificate string     `json:"certificate"`
+		Sender      string     `json:"sender"`
+		Apps        []string   `json:"apps"`
+		Topics      topicNames `json:"topics"`
+		Rights      []Right    `json:"rights"`
 	} `json:"keys"`
+}
+
+// topicNames are those of a key. null is none of them, and not all.
+type topicNames []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *topicNames) UnmarshalJSON(text []byte) error {
+	names := []string{}
+	if err := json.Unmarshal(text, &names); err != nil {
+		return err
+	}
+	if len(names) == 0 { // also null
+		return errors.New("topics: none; leave them out for all topics of the apps")
+	}
+	*t = names
+	return nil
 }
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
@@ -144,12 +166,13 @@ func parseKeys(text []byte) ([]*Caller, error) {
 			return nil, fmt.Errorf("keys[%d].rights: none", i)
 		case len(k.Apps) == 0:
 			return nil, fmt.Errorf("keys[%d].apps: none", i)
-		case k.Topics != nil && len(k.Topics) == 0:
-			return nil, fmt.Errorf("keys[%d].topics: none; leave it out for all topics of the apps", i)
 		}
 		for _, r := range k.Rights {
 			if !slices.Contains([]Right{Send, Broadcast, Read, Manage, Admin, Fleet}, r) {
 				return nil, fmt.Errorf("keys[%d].rights: %q, want send, broadcast, read, users, admin or dashboard", i, r)
+			}
+			if r == Fleet && len(k.Topics) > 0 {
+				return nil, fmt.Errorf("keys[%d].rights: %q is for keys of all topics: the dashboard shows every one", i, r)
 			}
 			if r == Fleet && c.certificate != "" {
 				return nil, fmt.Errorf("keys[%d].rights: %q is for keys: who opens the dashboard types one", i, r)

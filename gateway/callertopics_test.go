@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/pushfleet/pushfleet/fanout"
 )
 
 // forTopics gives the keys of orders and logins some topics, and that of support none.
@@ -83,9 +85,69 @@ func TestKeysForTopics(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.why, tt.got, tt.want)
 		}
 	}
-	for _, wrong := range []string{`[]`, `["*"]`, `["a*b"]`, `["snow", ""]`, `["Snow"]`, `["news.**"]`} {
-		if err := w.forTopics(wrong); err == nil || !strings.Contains(err.Error(), "keys[0].topics") {
+	for limit, after := 1, ""; ; {
+		a := w.do(request{method: "GET", path: fmt.Sprintf("/v1/topics?limit=%d&after=%s", limit, after), key: keyOrders})
+		if after = a.string("next"); after == "" {
+			break
+		}
+		if after != "snow" && !strings.HasPrefix(after, "news.") {
+			t.Errorf("next names another topic: %s", a.text)
+		}
+	}
+	for _, wrong := range []string{`[]`, `null`, `["snow"], "topics": null`, `["*"]`, `["a*b"]`, `["snow", ""]`, `["Snow"]`, `["news.**"]`, `7`} {
+		if err := w.forTopics(wrong); err == nil || !strings.Contains(err.Error(), "topics") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
+}
+
+// Who sees the whole fleet sees every topic.
+func TestNoDashboardForSomeTopics(t *testing.T) {
+	text := strings.Replace(keysText(t), `"rights": ["send", "read"]`, `"topics": ["snow"], "rights": ["dashboard"]`, 1)
+	if _, err := parseKeys([]byte(text)); err == nil || !strings.Contains(err.Error(), "keys[0].rights") || !strings.Contains(err.Error(), "topics") {
+		t.Errorf("%v", err)
+	}
+}
+
+// What is known of messages to other topics is told to no key for some topics, of whatever
+// sender, and none orders about them.
+func TestKeysForTopicsAndTheirMessages(t *testing.T) {
+	w, notes, to, receipt, j := countWorld(t)
+	to.add(0, 3, fanout.Member{})
+	notes.ended(t, j, fanout.Counts{Emitted: 3}, 0)
+	ask := func(want func(status int) bool) {
+		t.Helper()
+		for who, key := range map[string]string{"the same sender": keyOrders, "another sender with admin": keySupport} {
+			for _, name := range []string{j.Message.String(), receipt} {
+				at := "/v1/messages/" + name
+				for what, r := range map[string]request{
+					"counts": {method: "GET", path: at + "/counts"}, "recipient": {method: "GET", path: at + "/recipients/u42"}, "receipt": {method: "GET", path: "/v1/receipts/" + name},
+					"pause": {method: "POST", path: at + "/pause"}, "resume": {method: "POST", path: at + "/resume"},
+				} {
+					if name == receipt && key == keySupport || what == "receipt" && name != receipt && key == keyOrders {
+						continue // a receipt is its sender's, and a bare id needs admin
+					}
+					r.key = key
+					if a := w.do(r); !want(a.status) {
+						t.Errorf("%s, %s by %.20s: %d %s", who, what, name, a.status, a.text)
+					}
+				}
+			}
+		}
+	}
+	ask(func(status int) bool { return status < 300 })
+	limit := func(topics string) {
+		t.Helper()
+		text := strings.ReplaceAll(keysText(t), `"sender": `, `"topics": `+topics+`, "sender": `)
+		if err := os.WriteFile(w.keys, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.gateway.o.Callers.Reload(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(`["sn*"]`)
+	ask(func(status int) bool { return status < 300 })
+	limit(`["news.*"]`)
+	ask(func(status int) bool { return status == http.StatusNotFound })
 }

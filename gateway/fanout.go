@@ -254,8 +254,10 @@ func (g *Gateway) lookAtFanout(ctx context.Context, c *Caller, a *asked, now tim
 		return &found{problem: newProblem(codeStatusAway, "Cassandra does not say how far it is; it goes on").of(a.id).after(2)}
 	}
 	switch {
-	case a.claim == nil && (p == nil || !c.apps[p.Job.App]):
+	case a.claim == nil && (p == nil || !c.hasJob(p.Job)):
 		return nil
+	case p != nil && !c.hasJob(p.Job):
+		return &found{problem: noReceipt()}
 	case p == nil && now.Sub(a.claim.at) > g.o.Times.Kept:
 		return &found{problem: newProblem(codeGone, "it was accepted longer ago than is kept how far it came").of(a.id)}
 	}
@@ -351,7 +353,7 @@ func (g *Gateway) ordered(ctx context.Context, c *Caller, text string, s fanout.
 		return id, "", newProblem(codeStatusAway, "Cassandra does not answer").of(name).after(2)
 	case p == nil && own:
 		return id, name, nil // it has not begun
-	case p == nil, !own && p.Job.Sender != c.Sender && !c.may(Admin), !c.apps[p.Job.App]:
+	case p == nil, !own && p.Job.Sender != c.Sender && !c.may(Admin), !c.hasJob(p.Job):
 		return id, "", none
 	}
 	if over := p.Takes(s); over != nil {

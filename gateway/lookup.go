@@ -87,7 +87,7 @@ func (g *Gateway) open(c *Caller, text string) (*asked, *Problem) {
 	case ok && c.apps[cl.app]:
 		return &asked{text: text, id: cl.id, claim: cl}, nil
 	case ok, !c.may(Admin):
-		return nil, newProblem(codeNoReceipt, "no such receipt of this sender and its apps; a bare id needs the right admin")
+		return nil, noReceipt()
 	}
 	id, _, is := cutReceipt(text)
 	if !is {
@@ -201,4 +201,8 @@ func (l *fanoutLooks) look(ctx context.Context, a *asked, into *found) {
 			*into = *f
 		}
 	})
+}
+
+func noReceipt() *Problem {
+	return newProblem(codeNoReceipt, "no such receipt of this sender, its apps and topics; a bare id needs the right admin")
 }

@@ -95,7 +95,16 @@ func (g *Gateway) fanoutOf(ctx context.Context, c *Caller, text string) (uuid.UU
 	switch {
 	case own && cl.isFanout() && c.apps[cl.app] && g.o.Fanouts == nil:
 		return uuid.UUID{}, nil, noFanouts().of(cl.id)
-	case own && cl.isFanout() && c.apps[cl.app]:
+	case own && cl.isFanout() && c.apps[cl.app] && len(c.topics) == 0:
+		return cl.fanout(), cl, nil
+	case own && cl.isFanout() && c.apps[cl.app]: // its topic is known once it has begun
+		p, err := g.o.Fanouts.Records.Look(ctx, cl.fanout())
+		switch {
+		case err != nil:
+			return uuid.UUID{}, nil, g.fanoutsAway(err, cl.id)
+		case p != nil && !c.hasJob(p.Job):
+			return uuid.UUID{}, nil, noReceipt()
+		}
 		return cl.fanout(), cl, nil
 	case own, g.o.Fanouts == nil:
 		return uuid.UUID{}, nil, nil
@@ -108,7 +117,7 @@ func (g *Gateway) fanoutOf(ctx context.Context, c *Caller, text string) (uuid.UU
 	switch {
 	case err != nil:
 		return uuid.UUID{}, nil, g.fanoutsAway(err, text)
-	case p != nil && c.apps[p.Job.App] && (p.Job.Sender == c.Sender || c.may(Admin)):
+	case p != nil && c.hasJob(p.Job) && (p.Job.Sender == c.Sender || c.may(Admin)):
 		return id, nil, nil
 	}
 	return uuid.UUID{}, nil, nil

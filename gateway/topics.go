@@ -282,7 +282,6 @@ type theirTopics struct {
 }
 
 // listTopics answers GET /v1/topics: those of the caller's apps that he is for, in the order of their names.
-// A page may be short, or empty, and not the last.
 func (g *Gateway) listTopics(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
 	q, problem := pageOf(r, "after", "limit")
 	if problem != nil {
@@ -297,18 +296,26 @@ func (g *Gateway) listTopics(w http.ResponseWriter, r *http.Request, c *Caller) 
 	for app := range c.apps {
 		apps = append(apps, app)
 	}
-	list, err := g.o.Topics.Topics(ctx, apps, q.after, q.limit)
-	if err != nil {
-		return g.topicsProblem(err)
+	a := theirTopics{Topics: make([]theirTopic, 0, q.limit)}
+	atOnce := q.limit
+	if len(c.topics) > 0 {
+		atOnce = mostPage // most may be none of the key's
 	}
-	a := theirTopics{Topics: make([]theirTopic, 0, len(list))}
-	for i := range list {
-		if c.hasTopic(list[i].Name) {
-			a.Topics = append(a.Topics, ofTopic(&list[i]))
+	for after, end := q.after, false; !end && a.Next == ""; {
+		list, err := g.o.Topics.Topics(ctx, apps, after, atOnce)
+		if err != nil {
+			return g.topicsProblem(err)
 		}
-	}
-	if len(list) == q.limit {
-		a.Next = list[len(list)-1].Name
+		end = len(list) < atOnce
+		for i := range list {
+			if after = list[i].Name; !c.hasTopic(after) {
+				continue // nor does next name it
+			}
+			if a.Topics = append(a.Topics, ofTopic(&list[i])); len(a.Topics) == q.limit {
+				a.Next = after
+				break
+			}
+		}
 	}
 	answer(w, http.StatusOK, "application/json", a)
 	return nil
