@@ -114,10 +114,21 @@ type Tokens interface {
 	AppendClickToken(out []byte, id, user, app, kind, sender string, accepted time.Time) []byte
 }
 
-// Backlog is how the workers of a lane stand, in records.
-type Backlog struct {
-	Behind int64 // that they have not committed
-	Passed int64 // that they have, since the lane began
+// Backlog is how the workers of a lane stand, by partition of its topic.
+type Backlog map[int32]Standing
+
+// Sum is how many records they have not committed.
+func (b Backlog) Sum() (behind int64) {
+	for _, s := range b {
+		behind += s.Behind
+	}
+	return behind
+}
+
+// Standing is how workers stand in a partition.
+type Standing struct {
+	Behind int64 // records that they have not committed
+	Passed int64 // the offset that they have committed
 }
 
 // Lag tells how the workers of a lane stand. It is safe for concurrent use.

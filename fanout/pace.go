@@ -24,23 +24,14 @@ type pace struct {
 	mu    sync.Mutex
 	asked time.Time // guarded by mu; when lag was asked for
 	known int64     // guarded by mu; how far the workers were behind then, and what was produced since
-	last  Backlog   // guarded by mu; the answer then
-	drain float64   // guarded by mu; records a second that the workers do when they have enough
+	stuck int64     // guarded by mu; of partitions that stand still, which known leaves out
+	drain drain     // guarded by mu
 	next  time.Time // guarded by mu; when the rate lets the next record go
 }
 
-const (
-	// least is how far behind the workers may always be: commits trail what is done, and at
-	// first nobody knows what they can do.
-	least = 1000
-	// busy is for how long workers must have had work left, at both ends of a second, to have
-	// done all that they can in it.
-	busy = 200 * time.Millisecond
-	// stale is how old an answer may be to say with the next one what was done in between.
-	stale = 10 * lookEvery
-	// believed is the part of a difference that one second changes of what is believed.
-	believed = 0.5
-)
+// least is how far behind the workers may always be: commits trail what is done, and at
+// first nobody knows what they can do.
+const least = 1000
 
 func newPace(lane string, lag Lag, l *Limits) *pace {
 	return &pace{lane: lane, lag: lag, most: l.Lag, within: l.LagTime, rate: l.Rate, asking: make(chan struct{}, 1)}
@@ -57,13 +48,11 @@ func (p *pace) behind(ctx context.Context) (bool, error) {
 	}
 	now := time.Now()
 	p.mu.Lock()
-	fresh, behind := !p.asked.IsZero() && now.Sub(p.asked) < lookEvery, p.known >= p.may()
-	p.mu.Unlock()
-	if fresh {
-		return behind, nil
+	if !p.asked.IsZero() && now.Sub(p.asked) < lookEvery {
+		defer p.mu.Unlock()
+		return p.full(), nil
 	}
 	// What is produced while we ask may be counted twice, and never not at all.
-	p.mu.Lock()
 	p.known = 0
 	p.mu.Unlock()
 	lag, err := p.lag.Lag(ctx, p.lane)
@@ -72,22 +61,14 @@ func (p *pace) behind(ctx context.Context) (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.learn(now, lag)
-	p.asked, p.last, p.known = now, lag, p.known+lag.Behind
-	return p.known >= p.may(), nil
+	moving, stuck := p.drain.learn(time.Now(), lag)
+	p.asked, p.known, p.stuck = now, p.known+moving, stuck
+	return p.full(), nil
 }
 
-// learn follows how many records the workers do in a second: at least as many as they did,
-// and no more where they had work left all the while. The caller holds mu.
-func (p *pace) learn(now time.Time, b Backlog) {
-	took, passed := now.Sub(p.asked), b.Passed-p.last.Passed
-	if p.asked.IsZero() || took > stale || passed < 0 {
-		return
-	}
-	rate := float64(passed) / took.Seconds()
-	if rate > p.drain || float64(min(p.last.Behind, b.Behind)) > rate*busy.Seconds() {
-		p.drain += believed * (rate - p.drain)
-	}
+// full reports whether nothing may begin. The caller holds mu.
+func (p *pace) full() bool {
+	return p.known >= p.may() || p.known+p.stuck >= p.most
 }
 
 // may is how far behind the workers may be for a chunk to begin. The caller holds mu.
@@ -95,7 +76,7 @@ func (p *pace) may() int64 {
 	if p.within == 0 {
 		return p.most
 	}
-	return min(max(int64(p.drain*p.within.Seconds()), least), p.most)
+	return max(int64(p.drain.rate*p.within.Seconds()), least)
 }
 
 // produced counts what goes to the lane.

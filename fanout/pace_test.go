@@ -53,7 +53,7 @@ func (w *workers) run(ctx context.Context) {
 func (w *workers) Lag(context.Context, string) (Backlog, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Backlog{w.written() - w.said, w.base + w.said}, nil
+	return Backlog{0: {w.written() - w.said, w.base + w.said}}, nil
 }
 
 // during sets how the workers are, and returns after some time how much they have done in it,
@@ -125,31 +125,110 @@ func TestPacedByWhatTheLaneDoes(t *testing.T) {
 	})
 }
 
-// What is learned of workers from two answers.
+// What is learned of workers from two answers, of one partition.
 func TestWhatWorkersDo(t *testing.T) {
 	at := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
 	for _, tt := range []struct {
-		why         string
-		after       time.Duration
-		last, now   Backlog
-		drain, want float64
+		why        string
+		after      time.Duration
+		last, now  Standing
+		rate, want float64
 	}{
-		{"they did more than was believed", time.Second, Backlog{0, 100}, Backlog{0, 500}, 200, 300},
-		{"they had too little to do", time.Second, Backlog{0, 100}, Backlog{500, 200}, 200, 200},
-		{"they have too little left", time.Second, Backlog{500, 100}, Backlog{20, 200}, 200, 200},
-		{"they did less, and have work left", time.Second, Backlog{500, 100}, Backlog{21, 200}, 200, 150},
-		{"they do nothing", 2 * time.Second, Backlog{1, 100}, Backlog{1, 100}, 200, 100},
-		{"it was long ago", stale + time.Second, Backlog{0, 100}, Backlog{0, 5000}, 200, 200},
-		{"another topic of that name", time.Second, Backlog{500, 1000}, Backlog{500, 0}, 200, 200},
+		{"they did more than was believed", time.Second, Standing{0, 100}, Standing{0, 500}, 200, 300},
+		{"they had too little to do", time.Second, Standing{0, 100}, Standing{500, 200}, 200, 200},
+		{"they have too little left", time.Second, Standing{500, 100}, Standing{20, 200}, 200, 200},
+		{"they did less, and have work left", time.Second, Standing{500, 100}, Standing{21, 200}, 200, 150},
+		{"they do nothing", 2 * time.Second, Standing{1, 100}, Standing{1, 100}, 200, 100},
+		{"it was long ago", stale + time.Second, Standing{0, 100}, Standing{0, 5000}, 200, 200},
+		{"another topic of that name", time.Second, Standing{500, 1000}, Standing{500, 0}, 200, 200},
+		{"somebody has moved the offset", time.Second, Standing{0, 100}, Standing{0, 5_000_100}, 200, 5_300},
 	} {
-		p := newPace("promotional", nil, &Limits{})
-		p.asked, p.last, p.drain = at, tt.last, tt.drain
-		if p.learn(at.Add(tt.after), tt.now); p.drain != tt.want {
-			t.Errorf("%s: %v a second, want %v", tt.why, p.drain, tt.want)
+		d := drain{rate: tt.rate, last: Backlog{0: tt.last}, moving: tt.last.Behind, heard: at, passed: map[int32]time.Time{0: at}}
+		if d.learn(at.Add(tt.after), Backlog{0: tt.now}); d.rate != tt.want {
+			t.Errorf("%s: %v a second, want %v", tt.why, d.rate, tt.want)
 		}
 	}
-	p := newPace("promotional", nil, &Limits{})
-	if p.learn(at, Backlog{0, 5000}); p.drain != 0 {
-		t.Errorf("from the first answer: %v a second", p.drain)
+	d := drain{}
+	if d.learn(at, Backlog{0: {0, 5000}}); d.rate != 0 {
+		t.Errorf("from the first answer: %v a second", d.rate)
 	}
+	if d.learn(at.Add(time.Second), Backlog{0: {0, 6000}, 1: {0, 1_000_000}}); d.rate != 500 {
+		t.Errorf("with another partition: %v a second", d.rate)
+	}
+}
+
+// A partition that stands still keeps nothing waiting but what is its own, unless all do: then
+// nobody works.
+func TestPartitionsThatStandStill(t *testing.T) {
+	at := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
+	d := drain{}
+	look := func(after time.Duration, b Backlog, moving, stuck int64) {
+		t.Helper()
+		at = at.Add(after)
+		if m, s := d.learn(at, b); m != moving || s != stuck {
+			t.Errorf("%d move and %d stand still, want %d and %d", m, s, moving, stuck)
+		}
+	}
+	look(0, Backlog{0: {500, 10}, 1: {300, 10}, 2: {0, 0}}, 800, 0)
+	look(9*time.Second, Backlog{0: {500, 10}, 1: {300, 11}, 2: {0, 0}}, 800, 0)
+	look(time.Second, Backlog{0: {600, 10}, 1: {300, 12}, 2: {0, 0}}, 300, 600)
+	look(9*time.Second, Backlog{0: {600, 10}, 1: {0, 312}, 2: {0, 0}}, 0, 600)            // and nothing else is to do
+	look(time.Second, Backlog{0: {600, 10}, 1: {50, 312}, 2: {40, 0}}, 90, 600)           // what is new moves at first
+	look(10*time.Second, Backlog{0: {600, 10}, 1: {50, 312}, 2: {40, 0}}, 690, 0)         // nobody works
+	look(time.Second, Backlog{0: {600, 10}, 1: {50, 312}, 2: {40, 0}, 3: {7, 0}}, 7, 690) // a new partition
+	look(time.Second, Backlog{0: {599, 11}, 1: {0, 362}, 2: {0, 40}, 3: {0, 7}}, 599, 0)
+}
+
+// One stopped partition of eight lets a fan-out go on: it gets its eighth, up to lag.
+func TestPacedBesideAStoppedPartition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lane := &stopped{rate: 2000}
+		p := newPace("promotional", lane, &Limits{Lag: 20_000, LagTime: 2 * time.Second})
+		began := 0
+		for range 600 {
+			behind, err := p.behind(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !behind {
+				began++
+				p.produced(800)
+				lane.write(800)
+			}
+			time.Sleep(time.Second)
+			lane.work()
+		}
+		// Its part is full after 200 chunks of which it gets 100 records each.
+		if began < 190 || began > 210 || lane.behind[0] > 20_100 {
+			t.Errorf("%d chunks began, and %d wait in the partition that stands still", began, lane.behind[0])
+		}
+	})
+}
+
+// stopped is a lane of eight partitions, of which nobody works on the first.
+type stopped struct {
+	rate   int64 // a second, of all others
+	behind [8]int64
+	passed [8]int64
+}
+
+func (s *stopped) write(records int64) {
+	for i := range s.behind {
+		s.behind[i] += records / 8
+	}
+}
+
+func (s *stopped) work() {
+	for i := 1; i < 8; i++ {
+		n := min(s.behind[i], s.rate/7)
+		s.behind[i], s.passed[i] = s.behind[i]-n, s.passed[i]+n
+	}
+}
+
+func (s *stopped) Lag(context.Context, string) (Backlog, error) {
+	b := Backlog{}
+	for i := range s.behind {
+		b[int32(i)] = Standing{s.behind[i], s.passed[i]}
+	}
+	return b, nil
 }

@@ -173,7 +173,7 @@ func (l *laneLag) Lag(context.Context, string) (Backlog, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked++
-	return Backlog{l.lag, l.passed}, l.err
+	return Backlog{0: {l.lag, l.passed}}, l.err
 }
 
 // world is the stages of a lane over fakes.

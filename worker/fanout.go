@@ -323,30 +323,25 @@ func (g laneLag) Lag(ctx context.Context, lane string) (b fanout.Backlog, err er
 	return b, err
 }
 
-// backlogOf is how many records of a topic a group has committed, and how many not. Before its
-// first commit all that are there count as not committed.
-func backlogOf(ctx context.Context, admin *kafka.Admin, group, topic string) (b fanout.Backlog, err error) {
+// backlogOf is how far a group is in each partition of a topic. Before its first commit all that is there
+// counts as not committed; what is not there any more does not.
+func backlogOf(ctx context.Context, admin *kafka.Admin, group, topic string) (fanout.Backlog, error) {
 	p, err := admin.Progress(ctx, group, topic)
 	if err != nil {
-		return b, err
+		return nil, err
+	}
+	starts, err := admin.StartOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
 	}
 	ends, err := admin.EndOffsets(ctx, topic)
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	var starts map[int32]int64
+	b := make(fanout.Backlog, len(ends))
 	for partition, end := range ends {
-		at, committed := p.Committed[partition]
-		if !committed && starts == nil {
-			if starts, err = admin.StartOffsets(ctx, topic); err != nil {
-				return b, err
-			}
-		}
-		if !committed {
-			at = starts[partition]
-		}
-		b.Behind += max(0, end-at)
-		b.Passed += at
+		at := max(p.Committed[partition], starts[partition])
+		b[partition] = fanout.Standing{Behind: max(0, end-at), Passed: at}
 	}
 	return b, nil
 }

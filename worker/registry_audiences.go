@@ -112,7 +112,7 @@ func (o *RegistryOptions) noteAudiences(ctx context.Context, options kafka.Optio
 		checkStore(ctx, aside, audiencesState+" in push.users", func(ctx context.Context) error {
 			backlog, err := backlogOf(ctx, admin, c.Registry.AudiencesGroup(), kafka.UsersTopic)
 			if err == nil {
-				metrics.SetLag(backlog.Behind)
+				metrics.SetLag(backlog.Sum())
 			}
 			return err
 		})
