@@ -183,7 +183,8 @@ func (c *callers) send(ctx context.Context, r *request) {
 type answer struct {
 	ID      string `json:"id"`
 	Receipt string `json:"receipt"`
-	Code    string `json:"code"` // of a problem
+	Again   bool   `json:"replayed"` // the receipt is an earlier one
+	Code    string `json:"code"`     // of a problem
 	Problem *struct {
 		Status int    `json:"status"`
 		Code   string `json:"code"`
@@ -210,7 +211,7 @@ func (c *callers) attempt(ctx context.Context, r *request) (good bool) {
 		if ctx.Err() != nil && a.status == 0 {
 			return false // it was we who ended it
 		}
-		call.Sent = append(call.Sent, invariants.Attempt{Gateway: door.name, From: from, To: to, Status: a.status, ID: a.ID, Why: a.Code})
+		call.Sent = append(call.Sent, invariants.Attempt{Gateway: door.name, From: from, To: to, Status: a.status, ID: a.ID, Why: a.Code, Replayed: a.Again})
 		if a.status == http.StatusAccepted {
 			call.receipt = a.Receipt
 		}

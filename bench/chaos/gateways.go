@@ -55,6 +55,7 @@ func (w *world) useGateways(c *configs.Config) {
 	g := &c.Gateway
 	// What nobody comes near: leases are asked for, and refuse nothing.
 	g.Limits.Default = configs.SenderLimits{Second: 100_000}
+	g.Repeats = 2 * time.Second // some repeats are known, and others written again
 	if w.scenario.through.messages > 0 {
 		g.Topics, g.Fanout.Enabled = true, true
 		f := &g.Fanout

@@ -23,6 +23,9 @@ type Attempt struct {
 	Status   int       // 0 = none came
 	ID       string    // of an answer with 202
 	Why      string    // the code of a problem
+	// Replayed says that the answer was the receipt of an earlier attempt, and that this one
+	// wrote nothing.
+	Replayed bool
 }
 
 // accepted reports whether it was answered that the message is durable.
@@ -127,24 +130,28 @@ func (c *checker) serves(a *Attempt) bool {
 }
 
 // durably: what was answered 202 is in the lane, what was refused is not, and no attempt
-// made more than one record.
+// made more than one record, and none that had an earlier one's receipt.
 func (c *checker) durably(call *Call, records []*Produced) {
-	acks, refusals := 0, 0
+	acks, refusals, replays := 0, 0, 0
 	for i := range call.Sent {
-		if call.Sent[i].accepted() {
+		switch a := &call.Sent[i]; {
+		case a.accepted() && a.Replayed:
+			replays++
+		case a.accepted():
 			acks++
-		}
-		if call.Sent[i].refused() {
+		case a.refused():
 			refusals++
 		}
 	}
 	switch {
-	case call.Invalid != "" && (acks > 0 || len(records) > 0):
-		c.r.find(Refused, "%s, which %s, was answered 202 %d times, and has %d records in the lane", call.Name, call.Invalid, acks, len(records))
+	case call.Invalid != "" && (acks+replays > 0 || len(records) > 0):
+		c.r.find(Refused, "%s, which %s, was answered 202 %d times, and has %d records in the lane", call.Name, call.Invalid, acks+replays, len(records))
 	case acks > len(records):
 		c.r.find(Durable, "%s was answered 202 %d times, and has %d records in the lane", call.Name, acks, len(records))
-	case len(records) > len(call.Sent)-refusals:
-		c.r.find(Durable, "%s has %d records in the lane, of %d attempts of which %d were refused", call.Name, len(records), len(call.Sent), refusals)
+	case replays > 0 && len(records) == 0:
+		c.r.find(Durable, "%s was answered with an earlier receipt %d times, and has no record in the lane", call.Name, replays)
+	case len(records) > len(call.Sent)-refusals-replays:
+		c.r.find(Durable, "%s has %d records in the lane, of %d attempts of which %d were refused and %d wrote nothing", call.Name, len(records), len(call.Sent), refusals, replays)
 	case refusals == len(call.Sent) && call.ID != "" && (len(c.devices[call.ID]) > 0 || c.rows[call.ID] != nil):
 		c.r.find(Refused, "%s was refused, and was pushed or has rows: %s", call.Name, c.story(call.ID))
 	}

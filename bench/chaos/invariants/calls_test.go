@@ -32,6 +32,12 @@ func called() *Ledgers {
 	return l
 }
 
+// replayed is an attempt that was answered with an earlier one's receipt.
+func replayed(a Attempt) Attempt {
+	a.Replayed = true
+	return a
+}
+
 // serving is a time in which a store is away that gateways need not to send.
 func serving(from, to int) Event {
 	return Event{Kind: "kill", Target: "cassandra", Start: at(from), End: at(to), Serves: true}
@@ -65,6 +71,18 @@ func TestGatewaysAreJudged(t *testing.T) {
 			extra(l, "c", "c2", true)
 			calls(l, 1).Sent = append(calls(l, 1).Sent, attempt("gateway 2", 10, 20, 422, ""))
 		}, Durable, "of 2 attempts of which 1 were refused"},
+		{"one of them had the receipt of the other", func(l *Ledgers) {
+			calls(l, 1).Sent = append(calls(l, 1).Sent, replayed(attempt("gateway 2", 10, 20, 202, "c")))
+		}, "", ""},
+		{"it was written all the same", func(l *Ledgers) {
+			extra(l, "c", "c2", true)
+			calls(l, 1).Sent = append(calls(l, 1).Sent, replayed(attempt("gateway 2", 10, 20, 202, "c")))
+		}, Durable, "of 2 attempts of which 0 were refused and 1 wrote nothing"},
+		{"the receipt is of nothing in the lane", func(l *Ledgers) {
+			l.Producer.Entries[1].Call = "f1"
+			calls(l, 0).Sent[1].Replayed = true
+		}, Durable, "c1 was answered with an earlier receipt 1 times, and has no record"},
+		{"its attempt was accepted before", func(l *Ledgers) { calls(l, 3).Sent[0].Status, calls(l, 3).Sent[0].Replayed = 202, true }, Refused, "c4, which names no app, was answered 202 1 times"},
 		{"one of them was not answered", func(l *Ledgers) {
 			extra(l, "c", "c2", true)
 			calls(l, 1).Sent = append(calls(l, 1).Sent, attempt("gateway 2", 10, 20, 0, ""))
