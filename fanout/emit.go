@@ -121,7 +121,6 @@ func (e *Emitter) begin(ctx context.Context, c *Chunk, leaving <-chan struct{}) 
 		case err != nil:
 			return fmt.Errorf("asking how far lane %s is: %w", c.Lane, err)
 		case !behind:
-			e.pace.produced(e.pageOf(c.Job)) // its first page is to come, and others look meanwhile
 			return nil
 		}
 		e.Metrics.waits.WithLabelValues(c.Lane).Inc()

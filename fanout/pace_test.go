@@ -125,6 +125,27 @@ func TestPacedByWhatTheLaneDoes(t *testing.T) {
 	})
 }
 
+// A message to few has as many parts as one to many: they go one after the other, and none waits
+// for the next look.
+func TestSmallPartsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(nil, func(l *Limits) { l.Lag, l.LagTime, l.Page, l.Records = 1_000_000, 2*time.Second, 2000, 20_000 })
+		written := new(counting)
+		w.Emitter.Audience, w.Emitter.Producer = pagesOf(manyUsers(2), 2000), written
+		w.pace.lag = &workers{written: written.Load, rate: 1000}
+		began := time.Now()
+		for i := range 256 {
+			j := aliveJob(t, func(j *Job) { binary.BigEndian.PutUint32(j.Message[12:], uint32(i)) })
+			if err := w.do(t.Context(), &Chunk{Job: j}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took > time.Second || written.Load() != 512 {
+			t.Errorf("%d records took %v", written.Load(), took)
+		}
+	})
+}
+
 // What is learned of workers from two answers, of one partition.
 func TestWhatWorkersDo(t *testing.T) {
 	at := time.Date(2026, 11, 27, 0, 0, 0, 0, time.UTC)
