@@ -61,11 +61,11 @@ func (d *drain) passedSince(b Backlog) (sum int64) {
 // standing adds up what is behind, and apart from that where it stands still.
 func (d *drain) standing(now time.Time, b Backlog) (moving, stuck int64) {
 	since := make(map[int32]time.Time, len(b))
-	still := 0
+	recent, still := now.Sub(d.heard) <= stale, 0
 	for k, s := range b {
 		since[k] = now
-		if at, known := d.passed[k]; known && s.Behind > 0 && s.Passed == d.last[k].Passed {
-			since[k] = at
+		if was, known := d.last[k]; recent && known && was.Behind > 0 && s.Behind > 0 && s.Passed == was.Passed {
+			since[k] = d.passed[k]
 		}
 		if now.Sub(since[k]) >= standsAfter {
 			still++

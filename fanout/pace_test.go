@@ -198,6 +198,9 @@ func TestPartitionsThatStandStill(t *testing.T) {
 	look(10*time.Second, Backlog{0: {600, 10}, 1: {50, 312}, 2: {40, 0}}, 690, 0)         // nobody works
 	look(time.Second, Backlog{0: {600, 10}, 1: {50, 312}, 2: {40, 0}, 3: {7, 0}}, 7, 690) // a new partition
 	look(time.Second, Backlog{0: {599, 11}, 1: {0, 362}, 2: {0, 40}, 3: {0, 7}}, 599, 0)
+	look(9*time.Second, Backlog{0: {0, 610}, 1: {0, 362}, 2: {0, 40}, 3: {0, 7}}, 0, 0)
+	look(2*time.Second, Backlog{0: {0, 610}, 1: {80, 362}, 2: {0, 40}, 3: {0, 7}}, 80, 0) // what came just now
+	look(time.Hour, Backlog{0: {0, 610}, 1: {80, 362}, 2: {0, 40}, 3: {0, 7}}, 80, 0)     // nobody has looked in between
 }
 
 // One stopped partition of eight lets a fan-out go on: it gets its eighth, up to lag.
