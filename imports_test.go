@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	"deploy/local/keyspacetest":       {"deploy/local/localtest", "status"}, // whose tables it makes
 	"deploy/local/servers":            {"deploy/local"},
 	"shards/shardstest":               {"shards", "deploy/embedded"},
-	"users/userstest":                 {"push", "shards", "users", "deploy/embedded", "deploy/local"},
+	"users/userstest":                 {"push", "shards", "users", "users/record", "deploy/embedded", "deploy/local"},
 	"wiring":                          {everything},
 	"wiring/reach":                    {"push", "configs", "dlq", "kafka", "limits", "shards", "status", "wiring"},
 	"wiring/lookup":                   {"push", "pipeline", "configs", "explain", "limits", "limits/senders", "quiet", "segments", "shards", "stages", "users", "wiring", "wiring/reach"},
@@ -155,14 +155,14 @@ var testsAlso = map[string][]string{
 	"audiences": {"audiences/audiencestest"},
 	"clicks":    {"clicks/clickstest"},
 	"client": { // which is tried on a whole gateway
-		"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions", "fanout", "users", "users/record"},
+		"gateway", "gateway/quota", "inbox", "clicks", "journal", "subscriptions", "fanout", "users", "users/userstest"},
 	"fanout":          {"kafka"}, // whose partitions and groups it must agree with
 	"dashboard":       {"dashboard/browsertest"},
 	"deploy":          {"configs"},                        // the manifests are checked against the defaults
 	"deploy/alerts":   {"configs", "deploy/declaredtest"}, // and so are the rules
 	"deploy/embedded": {"shards"},
 	"deploy/grafana":  {"deploy/declaredtest"},
-	"gateway":         {"shards", "audiences", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
+	"gateway":         {"shards", "audiences", "users/userstest", "dashboard/browsertest"}, // a Redis for limits of senders; a browser for the contract
 	"inbox":           {"inbox/inboxtest"},
 	"journal":         {"journal/journaltest"},
 	"kafka":           {"bench/chaos/records", "events"}, // who tells its ranges, and who adds them up

@@ -12,45 +12,28 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
-	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // people are push.users and the registry behind it, in memory: what is appended is seen at
 // once.
 type people struct {
 	mu    sync.Mutex
-	users map[string]*record.User // guarded by mu
+	users userstest.Merged // guarded by mu
 }
 
 // Append implements users.Log.
 func (p *people) Append(_ context.Context, records []users.Record) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, r := range records {
-		var c record.Change
-		if err := c.Read(r.Key, r.Value, time.Now()); err != nil {
-			return err
-		}
-		u := p.users[c.User]
-		if u == nil {
-			u = &record.User{}
-			p.users[c.User] = u
-		}
-		m := record.Merging{Ready: true, Most: record.DeviceLimits{User: 100, App: 20}, Cases: map[string]bool{}, Unread: map[string]bool{}}
-		m.User(u, &c)
-	}
-	return nil
+	return p.users.Apply(records)
 }
 
 // Stored implements gateway.Registry.
-func (p *people) Stored(_ context.Context, user string) (s users.Stored, err error) {
+func (p *people) Stored(_ context.Context, user string) (users.Stored, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u := p.users[user]; u != nil {
-		s.User = u.User
-		s.Devices = slices.Clone(u.Devices)
-	}
-	return s, nil
+	return p.users.Stored(user), nil
 }
 
 // Preferences implements gateway.Registry.
@@ -77,7 +60,7 @@ func (u *uses) Uses(_ context.Context, user, app, messageType string, lanes []st
 // peopleWorld has a registry. The key has the right users.
 func peopleWorld(t *testing.T) (*world, *people, *uses) {
 	t.Helper()
-	p, u := &people{users: map[string]*record.User{}}, &uses{}
+	p, u := &people{users: userstest.Merged{}}, &uses{}
 	changes := gateway.NewUsers(p, p)
 	w := newWorld(t, func(o *gateway.Options) {
 		o.Users, o.UserLimits, o.Callers, o.Times.Confirm = changes, u, callersWith(t, gateway.Manage), 5*time.Second

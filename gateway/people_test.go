@@ -3,26 +3,25 @@ package gateway
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/users"
-	"github.com/pushfleet/pushfleet/users/record"
+	"github.com/pushfleet/pushfleet/users/userstest"
 )
 
 // people is push.users and the registry behind it, in memory: what is appended is merged
 // at once, as a registry does it.
 type people struct {
 	mu       sync.Mutex
-	records  []users.Record          // guarded by mu; acknowledged
-	users    map[string]*record.User // guarded by mu
-	readErr  error                   // guarded by mu
-	err      error                   // guarded by mu; of Append
-	gate     chan struct{}           // guarded by mu; Append waits until it is closed; nil = not at all
-	stubborn bool                    // guarded by mu; it waits for gate alone, as records do that are on their way
+	records  []users.Record   // guarded by mu; acknowledged
+	users    userstest.Merged // guarded by mu
+	readErr  error            // guarded by mu
+	err      error            // guarded by mu; of Append
+	gate     chan struct{}    // guarded by mu; Append waits until it is closed; nil = not at all
+	stubborn bool             // guarded by mu; it waits for gate alone, as records do that are on their way
 }
 
-func newPeople() *people { return &people{users: map[string]*record.User{}} }
+func newPeople() *people { return &people{users: userstest.Merged{}} }
 
 // Append implements users.Log.
 func (p *people) Append(ctx context.Context, records []users.Record) error {
@@ -44,20 +43,10 @@ func (p *people) Append(ctx context.Context, records []users.Record) error {
 	if p.err != nil {
 		return p.err
 	}
-	for _, r := range records {
-		var c record.Change
-		if err := c.Read(r.Key, r.Value, time.Now()); err != nil {
-			return err
-		}
-		u := p.users[c.User]
-		if u == nil {
-			u = &record.User{}
-			p.users[c.User] = u
-		}
-		m := record.Merging{Ready: true, Most: record.DeviceLimits{User: 100, App: 20}, Cases: map[string]bool{}, Unread: map[string]bool{}}
-		m.User(u, &c)
-		p.records = append(p.records, r)
+	if err := p.users.Apply(records); err != nil {
+		return err
 	}
+	p.records = append(p.records, records...)
 	return nil
 }
 
@@ -68,12 +57,7 @@ func (p *people) Stored(ctx context.Context, user string) (users.Stored, error) 
 	if p.readErr != nil {
 		return users.Stored{}, p.readErr
 	}
-	if u := p.users[user]; u != nil {
-		s := users.Stored{User: u.User}
-		s.Devices = append([]push.Device(nil), u.Devices...)
-		return s, ctx.Err()
-	}
-	return users.Stored{}, ctx.Err()
+	return p.users.Stored(user), ctx.Err()
 }
 
 // Preferences implements Registry.
