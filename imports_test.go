@@ -60,9 +60,10 @@ var mayImport = map[string][]string{
 	"inbox/inboxtest":                 {"push", "inbox"},
 	"crowd":                           {"push"},
 	"explain":                         {"push"},
-	"forms":                           {"push", "users", "users/record"},                                                                                                                                // users in words: no terminal, no HTTP
-	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "subscriptions", "fanout", "inbox", "clicks", "journal", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
+	"forms":                           {"push", "users", "users/record"},                                                                                                                                                // users in words: no terminal, no HTTP
+	"gateway":                         {"push", "push/decode", "explain", "forms", "users", "users/record", "gateway/quota", "gateway/seal", "subscriptions", "fanout", "inbox", "clicks", "journal", "gateway/viewer"}, // HTTP; Kafka, the registry and Cassandra are interfaces
 	"gateway/firsts":                  {"shards"},
+	"gateway/seal":                    nil,
 	"gateway/quota":                   {"shards"},
 	"gateway/viewer":                  nil,
 	"gateway/webhooks":                {"push"},                // Kafka is an interface

@@ -11,7 +11,8 @@ import (
 // UserID and Device must be empty, and the ID, if it has one, a UUIDv7. App and ServiceType may
 // be empty, as they are the topic's, and Priority is at most the topic's. The key needs the
 // right send. The receipt says how far it is. Problems are no_such_topic and topic_closed,
-// beside those of Send; a confidential topic takes no messages (not_configured).
+// beside those of Send; a confidential topic takes messages where gateways have keys of
+// their texts (else not_configured).
 func (c *Client) SendToTopic(ctx context.Context, topic string, m *Message) (*Accepted, error) {
 	if topic == "" {
 		return nil, errors.New("a message to the subscribers of a topic names no topic")

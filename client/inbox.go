@@ -13,15 +13,19 @@ const LongestWait = 30 * time.Second
 
 // InboxItem is what is there for a user to read.
 type InboxItem struct {
-	ID        string          `json:"id"`     // of the notification
-	Topic     string          `json:"topic"`  // by which it came; "" = it is for this user alone
-	Cursor    string          `json:"cursor"` // names it in Marks
-	At        time.Time       `json:"at"`
-	Type      string          `json:"type"`
-	Priority  string          `json:"priority"`
-	Read      bool            `json:"read"`
-	ExpiresAt time.Time       `json:"expires_at"` // zero = never
-	Content   json.RawMessage `json:"content"`    // title, body, image and so on, as docs/gateway.md says
+	ID        string    `json:"id"`     // of the notification
+	Topic     string    `json:"topic"`  // by which it came; "" = it is for this user alone
+	Cursor    string    `json:"cursor"` // names it in Marks
+	At        time.Time `json:"at"`
+	Type      string    `json:"type"`
+	Priority  string    `json:"priority"`
+	Read      bool      `json:"read"`
+	ExpiresAt time.Time `json:"expires_at"` // zero = never
+	// Confidential says that a push has nothing of the content. Sealed = nor has this answer: the
+	// text is for a client of the user, by a token.
+	Confidential bool            `json:"confidential"`
+	Sealed       bool            `json:"sealed"`
+	Content      json.RawMessage `json:"content"` // title, body, image and so on, as docs/gateway.md says
 }
 
 // InboxPage is a page of an inbox, the newest first.

@@ -31,6 +31,9 @@ type TopicSettings struct {
 type TopicMetadata struct {
 	Priority string `json:"priority,omitempty"` // of its messages, and the highest they may have: critical, high, medium, low or bulk; "" = medium
 	Security string `json:"security,omitempty"` // open, restricted or confidential (docs/gateway.md); "" = open
+	// Publishers are the senders who may send to a topic that is not open, up to 100; none =
+	// each whose keys are for its app.
+	Publishers []string `json:"publishers,omitempty"`
 }
 
 // Topic is a subject that users subscribe to.

@@ -69,7 +69,7 @@ func Default() *Config {
 		Registry: Registry{Group: "pushfleet.registry", PrunePerMinute: 6000, CheckInterval: time.Second, MaxStale: 20 * time.Hour,
 			DevicesPerUser: 100, DevicesPerApp: 20, Listen: "127.0.0.1:9465"},
 		Inbox: Inbox{TTL: 720 * time.Hour, Concurrency: 32},
-		Gateway: Gateway{Listen: "127.0.0.1:8088", AdminListen: "127.0.0.1:9466", ReloadKeys: 5 * time.Second, Repeats: 10 * time.Minute, Limits: GatewayLimits{Gateways: 4}, InboxWaits: 10_000, Clicks: Clicks{Valid: 720 * time.Hour, Kept: 2160 * time.Hour, Rate: 1000},
+		Gateway: Gateway{Listen: "127.0.0.1:8088", AdminListen: "127.0.0.1:9466", ReloadKeys: 5 * time.Second, Repeats: 10 * time.Minute, Limits: GatewayLimits{Gateways: 4}, InboxWaits: 10_000, Confidential: Confidential{Title: "New message"}, Clicks: Clicks{Valid: 720 * time.Hour, Kept: 2160 * time.Hour, Rate: 1000},
 			Confirm: 5 * time.Second, Linger: 3 * time.Millisecond, BufferedRecords: 50_000, BufferedBytes: 64 << 20, Status: 5 * time.Second,
 			MessageBytes: 128 << 10, BatchLines: 1000, BatchBytes: 4 << 20, Receipts: 1000,
 			Requests: 4000, Batches: 16, Connections: 10_000, HeaderBytes: 16 << 10,

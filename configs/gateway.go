@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Gateway configures `pushgateway serve`.
@@ -29,6 +30,7 @@ type Gateway struct {
 	Inbox           bool          `yaml:"inbox"`  // users can read what lanes keep for them, in Cassandra
 	InboxWaits      int           `yaml:"inbox_waits" check:"min=1,max=1000000"`
 	Audiences       bool          `yaml:"audiences"` // messages can be sent to all users of an app, in Cassandra
+	Confidential    Confidential  `yaml:"confidential"`
 	Clicks          Clicks        `yaml:"clicks"`
 	Lanes           []GatewayLane `yaml:"lanes"` // empty = each lane's name
 	Confirm         time.Duration `yaml:"confirm" check:"min=100ms,max=1m"`
@@ -52,6 +54,28 @@ type Gateway struct {
 	Fanout          Fanout        `yaml:"fanout"`
 	Webhooks        Webhooks      `yaml:"webhooks"`
 	Dashboard       TeamDashboard `yaml:"dashboard"`
+}
+
+// Confidential is what messages to confidential topics need: their texts are not pushed, and
+// lie encrypted.
+type Confidential struct {
+	KeysFile string `yaml:"keys_file"` // empty = there are no such messages
+	Title    string `yaml:"title" check:"required"`
+}
+
+// Secret reads the keys of confidential texts.
+func (c *Confidential) Secret() (Secret, error) { return ReadSecret(c.KeysFile) }
+
+// mostTitle is the longest title of notifications that say nothing, in bytes.
+const mostTitle = 200
+
+func (c *Confidential) check(ps *Problems, g *Gateway) {
+	if len(c.Title) > mostTitle || !utf8.ValidString(c.Title) {
+		ps.add("gateway.confidential.title", "has %d bytes, want UTF-8 of at most %d", len(c.Title), mostTitle)
+	}
+	if c.KeysFile != "" && (!g.Inbox || !g.Fanout.Enabled) {
+		ps.add("gateway.confidential.keys_file", "needs gateway.inbox and gateway.fanout.enabled: messages to confidential topics are read in inboxes")
+	}
 }
 
 // Clicks are tokens in what is pushed, by which apps report what users do with it, in
@@ -287,6 +311,7 @@ func (c *Config) checkGateway(ps *Problems) {
 		ps.add("gateway.linger", "%s must be less than confirm, %s", g.Linger, g.Confirm)
 	}
 	g.Limits.check(ps)
+	g.Confidential.check(ps, g)
 	if g.Clicks.Kept < g.Clicks.Valid {
 		ps.add("gateway.clicks.kept", "%s must be at least valid, %s: a click that is reported again would not be known any more", g.Clicks.Kept, g.Clicks.Valid)
 	}
@@ -376,6 +401,10 @@ func (c *Config) checkCalled(ps *Problems, redis bool) {
 		try("gateway.keys_file", err)
 	}
 	g.tryReceipts(ps, "receipts are signed")
+	if g.Confidential.KeysFile != "" {
+		_, err := g.Confidential.Secret()
+		try("gateway.confidential.keys_file", err)
+	}
 	_, err := g.TLS.Certificate()
 	try("gateway.tls", err)
 	_, err = g.TLS.ClientCAs()

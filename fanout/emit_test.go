@@ -459,7 +459,7 @@ func TestBrokenRecords(t *testing.T) {
 		}
 	}
 	later := aJob(t).append(nil)
-	later[0] = otherVersion + 1
+	later[0] = sealedVersion + 1
 	if err := x.Do(t.Context(), &Work{Value: later}); !errors.Is(err, ErrVersion) || len(w.ledger.in(DeadTopic)) != 3 {
 		t.Errorf("of a later release: %v", err)
 	}

@@ -22,6 +22,8 @@ const (
 	// otherVersion is of a job for another audience than a topic's subscribers: Until is
 	// there likewise, and behind it 1 if it has Clicks, or 0.
 	otherVersion = 4
+	// sealedVersion is of a job with Sealed, which is behind Rest: the rest is as in otherVersion.
+	sealedVersion = 5
 	chunkVersion = 129
 	// laterVersions is how many versions are reserved for later releases: what begins with
 	// anything else was written by nobody of ours.
@@ -45,6 +47,8 @@ func EncodeJob(j *Job) ([]byte, error) {
 func (j *Job) append(b []byte) []byte {
 	version := byte(jobVersion)
 	switch {
+	case len(j.Sealed) > 0:
+		version = sealedVersion
 	case j.To.Kind != OfTopic:
 		version = otherVersion
 	case j.Clicks:
@@ -70,14 +74,17 @@ func (j *Job) append(b []byte) []byte {
 	case version >= clickVersion:
 		b = append(b, 0)
 	}
-	if version == otherVersion {
+	if version >= otherVersion {
 		clicks := byte(0)
 		if j.Clicks {
 			clicks = 1
 		}
 		b = append(b, clicks)
 	}
-	return appendText(b, string(j.Rest))
+	if b = appendText(b, string(j.Rest)); version == sealedVersion {
+		b = appendText(b, string(j.Sealed))
+	}
+	return b
 }
 
 // texts are a job's texts, in their order.
@@ -101,7 +108,7 @@ func DecodeJob(value []byte) (*Job, error) {
 
 func (j *Job) decode(value []byte) error {
 	r := reader{b: value}
-	version, err := r.version(jobVersion, otherVersion)
+	version, err := r.version(jobVersion, sealedVersion)
 	if err != nil {
 		return err
 	}
@@ -120,8 +127,11 @@ func (j *Job) decode(value []byte) error {
 	if version >= clickVersion && j.Until.UnixMilli() == 0 {
 		j.Until = time.Time{}
 	}
-	j.Clicks = version == clickVersion || version == otherVersion && r.number(1) == 1
+	j.Clicks = version == clickVersion || version >= otherVersion && r.number(1) == 1
 	j.Rest = r.take(r.number(uint64(len(value))))
+	if version == sealedVersion {
+		j.Sealed = r.take(r.number(MaxSealed))
+	}
 	if r.bad || len(r.b) > 0 {
 		return errBroken
 	}

@@ -42,6 +42,10 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 			return err
 		}
 	}
+	if len(j.Sealed) > 0 {
+		bare := *j
+		j, bare.Sealed = &bare, nil
+	}
 	open := min(j.Open, j.To.Parts)
 	chunks := make([]Record, 0, open)
 	for part := range open {
@@ -60,7 +64,11 @@ func (x *Expander) Do(ctx context.Context, w *Work) error {
 
 // keep keeps the message for those who fetch it, if anybody may.
 func (x *Expander) keep(ctx context.Context, j *Job) error {
-	if x.Inboxes == nil {
+	switch {
+	case x.Inboxes != nil:
+	case len(j.Sealed) > 0: // who is pushed would find nothing
+		return fmt.Errorf("message %s is to a confidential topic, and is read in inboxes, which this process does not keep (gateway.inbox): it waits for one that does", j.Message)
+	default:
 		return nil
 	}
 	m, err := j.message()

@@ -45,6 +45,9 @@ type Job struct {
 	// Rest is a record's value from behind its priority on, up to its closing brace: at
 	// least the app. With Clicks it begins with DataBegins.
 	Rest []byte
+	// Sealed is of a message to a confidential topic, whose Rest has nothing of its text: what
+	// those who fetch it find, encrypted, as an object of JSON. Its chunks do without it.
+	Sealed []byte
 
 	middles [push.Critical + 1][]byte // by priority; made by prepare
 	kind    string                    // the type of its messages; made by prepare
@@ -82,6 +85,9 @@ func (t *To) String() string {
 // maxText is the longest of a job's texts, in bytes.
 const maxText = 256
 
+// MaxSealed is the longest Sealed, in bytes: a record of Kafka has a MiB.
+const MaxSealed = 768 << 10
+
 // prepare checks a job and makes what its records have in common. Its records are what a
 // worker can read, for every receiver.
 func (j *Job) prepare() error {
@@ -112,6 +118,10 @@ func (j *Job) prepare() error {
 		return fmt.Errorf("priority %d", j.Priority)
 	case !j.Until.IsZero() && (j.Until.Before(j.Expires) || j.Until.Year() > 9999):
 		return errors.New("a message must end for those who fetch it when its records expire, or later")
+	case len(j.Sealed) > 0 && j.To.Kind != OfTopic:
+		return errors.New("only messages to topics are sealed")
+	case len(j.Sealed) > MaxSealed:
+		return fmt.Errorf("a sealed text takes %d bytes, want at most %d", len(j.Sealed), MaxSealed)
 	case j.Clicks && !bytes.HasPrefix(j.Rest, []byte(DataBegins)):
 		return errors.New("a message with click tokens must begin with its data")
 	case j.Accepted.UnixMilli() < 0 || !j.Expires.After(j.Accepted) || j.Expires.Year() > 9999:

@@ -14,6 +14,7 @@ type shelf struct {
 	kept   []string // titles and types
 	chunks func() int
 	before []int // chunks that were there when one was kept
+	sealed string // of the one that was kept last
 	err    error
 }
 
@@ -22,7 +23,7 @@ func (s *shelf) Keep(_ context.Context, j *Job, m *push.Message) error {
 		return s.err
 	}
 	s.kept = append(s.kept, m.Title+" "+m.Type+" "+j.Message.String())
-	s.before = append(s.before, s.chunks())
+	s.before, s.sealed = append(s.before, s.chunks()), string(j.Sealed)
 	return nil
 }
 

@@ -165,7 +165,7 @@ func TestEncoding(t *testing.T) {
 	if _, err := DecodeJob(c.encode()); err == nil {
 		t.Error("a chunk was read as a job")
 	}
-	for version, bytes := range map[byte][]byte{otherVersion + 1: value, chunkVersion + 1: c.encode()} {
+	for version, bytes := range map[byte][]byte{sealedVersion + 1: value, chunkVersion + 1: c.encode()} {
 		later := slices.Clone(bytes)
 		later[0] = version
 		_, job := DecodeJob(later)
@@ -182,6 +182,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(j.append(nil))
 	f.Add(aJob(f, func(j *Job) { j.Until = j.Expires.Add(time.Hour) }).append(nil))
 	f.Add(aJob(f, withTokens).append(nil))
+	f.Add(aJob(f, func(j *Job) { j.Sealed = []byte(`{"sealed":"x"}`) }).append(nil))
 	f.Add(aJob(f, withTokens, func(j *Job) { j.Until = j.Expires.Add(time.Hour) }).append(nil))
 	f.Add(aJob(f, ofApp, withTokens).append(nil))
 	f.Add((&Chunk{Job: j, Part: 2, Done: Cursor{After: "u7", Counts: Counts{Emitted: 300}}}).encode())

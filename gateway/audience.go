@@ -16,14 +16,16 @@ type audience struct {
 	priority     push.Priority // unless the body says another
 	ceiling      push.Priority
 	pulled       bool     // some may fetch it
+	confidential bool     // nothing of its text is pushed
 	over         *Problem // why it gets nothing new any more; nil = it does
 	words        struct{ receiver, app, service string }
 }
 
 // subscribersOf is the audience of a message to a topic.
 func subscribersOf(t *subscriptions.Topic) *audience {
-	a := &audience{app: t.App, service: t.Service, priority: t.Priority, ceiling: t.Priority, pulled: t.Modes.Has(subscriptions.Pull),
-		to: fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)}}
+	a := &audience{app: t.App, service: t.Service, priority: t.Priority, ceiling: t.Priority, pulled: t.Modes.Has(subscriptions.Pull) || t.Security == subscriptions.Confidential,
+		confidential: t.Security == subscriptions.Confidential,
+		to:           fanout.To{Kind: fanout.OfTopic, Name: t.Name, Layout: t.Layout.Number, Buckets: t.Layout.Buckets, Parts: partsOf(t.Size)}}
 	a.words.receiver = "a message to a topic is for its subscribers, and names no receiver"
 	a.words.app, a.words.service = "another app than the topic's", "another service type than the topic's"
 	return a

@@ -51,8 +51,10 @@ func (g *Gateway) sendTopic(w http.ResponseWriter, r *http.Request, c *Caller) *
 		switch {
 		case problem != nil:
 			return nil, problem
-		case t.Security == subscriptions.Confidential:
-			return nil, newProblem(codeNotConfigured, "a message to a confidential topic is fetched from an inbox, and there is none")
+		case !t.Publishes(c.Sender):
+			return nil, newProblem(codeForbidden, "the topic names those who send to it, and this key's sender is none of them")
+		case t.Security == subscriptions.Confidential && (g.o.Confidential == nil || g.o.Inbox == nil):
+			return nil, newProblem(codeNotConfigured, "messages to confidential topics are read in inboxes, where they lie encrypted: this gateway has no inboxes, or no keys (gateway.confidential.keys_file)")
 		}
 		a := subscribersOf(t)
 		if t.State != subscriptions.Opened {
@@ -111,6 +113,9 @@ func (g *Gateway) readFanout(ctx context.Context, r *http.Request, s *sending, a
 	if problem == nil {
 		problem = nameJob(&s.check, a, &e.message)
 	}
+	if problem == nil && a.confidential {
+		g.o.Confidential.sums(&e.message)
+	}
 	if problem == nil {
 		g.recall(ctx, s)
 		if e.problem != nil {
@@ -146,9 +151,16 @@ func nameJob(k *check, a *audience, m *message) *Problem {
 // makeJob makes the job of a message that was checked, in place of its record.
 func (g *Gateway) makeJob(ctx context.Context, r *http.Request, k *check, a *audience, m *message) *Problem {
 	id := m.fanout
+	var sealed []byte
+	if a.confidential {
+		var problem *Problem
+		if sealed, problem = g.o.Confidential.seal(k, a, m); problem != nil {
+			return problem
+		}
+	}
 	j := &fanout.Job{Message: id, Sender: k.caller.Sender, App: m.app, ServiceType: m.lane.ServiceType, Lane: m.lane.Name, Topic: m.lane.Topic,
 		Accepted: k.now, Expires: k.now.Add(g.o.Fanouts.Ages[m.lane.Name]), Campaign: id.String(), Priority: a.priority, Traceparent: traceparent(r.Header),
-		To: a.to, Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks)}
+		To: a.to, Clicks: m.clicks, Rest: restOf(m.record.Value, id.String(), m.clicks), Sealed: sealed}
 	if p := k.read.Priority; p != 0 {
 		j.Priority = min(p, a.ceiling)
 	}

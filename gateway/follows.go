@@ -12,15 +12,15 @@ import (
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
-// follows are the topics by which a user pulls, as far as they are shown in the inbox.
+// follows are the topics whose messages a user reads, as far as they are shown in the inbox.
 type follows struct {
 	list     []inbox.Follow
 	highest  map[string]push.Priority // that the messages of a topic have for this user; 0 = their own
 	leftOver int                      // topics beyond inbox.MaxFollows
 }
 
-// follow finds the topics of an inbox: those that the user of the app pulls now, and of more
-// than a page is made of, those joined last. Who has left, or is pushed, reads none of it.
+// follow finds the topics of an inbox: those whose messages the user of the app reads now, and
+// of more than a page is made of, those joined last. Who has left reads none of it.
 func (g *Gateway) follow(ctx context.Context, k inbox.Key) (*follows, *Problem) {
 	f := &follows{highest: make(map[string]push.Priority)}
 	if g.o.Topics == nil {
@@ -34,7 +34,7 @@ func (g *Gateway) follow(ctx context.Context, k inbox.Key) (*follows, *Problem) 
 			return nil, g.topicsProblem(err)
 		}
 		for i := range page {
-			if m := &page[i]; m.App == k.App && m.Mode == subscriptions.Pull {
+			if m := &page[i]; m.App == k.App && reads(m) {
 				f.list = append(f.list, inbox.Follow{Topic: m.Topic, Since: m.Since})
 				f.highest[m.Topic] = m.Priority
 			}
@@ -50,6 +50,12 @@ func (g *Gateway) follow(ctx context.Context, k inbox.Key) (*follows, *Problem) 
 		f.list = f.list[:inbox.MaxFollows]
 	}
 	return f, nil
+}
+
+// reads reports whether a user finds the messages of a topic in his inbox: who pulls, and of
+// a confidential topic those who are pushed, too.
+func reads(m *subscriptions.Membership) bool {
+	return m.Mode == subscriptions.Pull || m.Mode == subscriptions.Push && m.Security == subscriptions.Confidential
 }
 
 // hashes are what news name the topics by.

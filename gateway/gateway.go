@@ -166,31 +166,32 @@ type Times struct {
 	Delay   time.Duration // of the last retry tier
 }
 
-// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Clicks, Journal,
-// Quotas, Firsts, Recipients and Chance are required.
+// Options are what a Gateway is made of. All but Users, UserLimits, Topics, Fanouts, Inbox, Confidential,
+// Clicks, Journal, Quotas, Firsts, Recipients and Chance are required.
 type Options struct {
-	Producer   Producer
-	Offsets    Offsets
-	Rows       Rows
-	Callers    *Callers
-	Signer     *Signer
-	Users      *Users            // nil = users are neither changed nor read
-	UserLimits UserLimits        // how limits stand for users; nil = that is not told
-	Quotas     *quota.Quotas     // what senders may send; nil = as much as they like
-	Firsts     Firsts            // where the first records of messages are; nil = a repeat is written again
-	Recipients *quota.Recipients // how many receivers their messages to topics may have, to be told; nil = as many as there are
-	Chance     func() float64    // from 0 to 1, not 1 itself, for times to come again; nil = at random
-	Topics     Topics            // nil = there are none
-	Fanouts    *Fanouts          // nil = nothing is sent to topics
-	Inbox      *Inbox            // nil = there are no inboxes
-	Clicks     *Clicks           // nil = messages get no click tokens, and nothing is reported
-	Journal    *Journal          // nil = messages are not found by user
-	Lanes      []Lane            // of one service type in the order of preference; a lane may be there more than once
-	Apps       []string          // that the workers are configured for
-	Limits     Limits
-	Times      Times
-	Metrics    *Metrics
-	Log        *slog.Logger
+	Producer     Producer
+	Offsets      Offsets
+	Rows         Rows
+	Callers      *Callers
+	Signer       *Signer
+	Users        *Users            // nil = users are neither changed nor read
+	UserLimits   UserLimits        // how limits stand for users; nil = that is not told
+	Quotas       *quota.Quotas     // what senders may send; nil = as much as they like
+	Firsts       Firsts            // where the first records of messages are; nil = a repeat is written again
+	Recipients   *quota.Recipients // how many receivers their messages to topics may have, to be told; nil = as many as there are
+	Chance       func() float64    // from 0 to 1, not 1 itself, for times to come again; nil = at random
+	Topics       Topics            // nil = there are none
+	Fanouts      *Fanouts          // nil = nothing is sent to topics
+	Inbox        *Inbox            // nil = there are no inboxes
+	Confidential *Confidential     // nil = nothing is sent to confidential topics
+	Clicks       *Clicks           // nil = messages get no click tokens, and nothing is reported
+	Journal      *Journal          // nil = messages are not found by user
+	Lanes        []Lane            // of one service type in the order of preference; a lane may be there more than once
+	Apps         []string          // that the workers are configured for
+	Limits       Limits
+	Times        Times
+	Metrics      *Metrics
+	Log          *slog.Logger
 }
 
 // Gateway answers requests. It is safe for concurrent use.

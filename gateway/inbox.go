@@ -65,6 +65,7 @@ type inboxQuestion struct {
 	limit  int
 	wait   time.Duration
 	known  []string // tags of what the caller has; none = nothing
+	whole  bool     // it is a client of the user who asks: what is confidential is shown to nobody else
 }
 
 // ofInbox lets those to the handler who may use the users' routes, where there are inboxes.
@@ -99,7 +100,7 @@ func (g *Gateway) inboxQuestion(r *http.Request, v *visitor) (*inboxQuestion, *P
 	if problem != nil {
 		return nil, problem
 	}
-	q := &inboxQuestion{behind: inbox.Top(clock()), limit: usualInbox, known: tagsOf(r.Header)}
+	q := &inboxQuestion{behind: inbox.Top(clock()), limit: usualInbox, known: tagsOf(r.Header), whole: v.pass != nil}
 	if q.key, problem = g.inboxKey(v, query.Get("app")); problem != nil {
 		return nil, problem
 	}
@@ -244,15 +245,19 @@ func (g *Gateway) park(ctx context.Context, wait func() bool) (more bool, leave 
 
 // inboxItem is an entry in an answer.
 type inboxItem struct {
-	ID        string          `json:"id"`
-	Topic     string          `json:"topic,omitempty"` // by which it came
-	Cursor    string          `json:"cursor"`          // names it in marks
-	At        time.Time       `json:"at"`
-	Type      string          `json:"type"`
-	Priority  string          `json:"priority"`
-	Read      bool            `json:"read"`
-	ExpiresAt time.Time       `json:"expires_at,omitzero"`
-	Content   json.RawMessage `json:"content"`
+	ID        string    `json:"id"`
+	Topic     string    `json:"topic,omitempty"` // by which it came
+	Cursor    string    `json:"cursor"`          // names it in marks
+	At        time.Time `json:"at"`
+	Type      string    `json:"type"`
+	Priority  string    `json:"priority"`
+	Read      bool      `json:"read"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	// Confidential says that a push has nothing of the content, and Sealed that the answer has
+	// no more than was pushed.
+	Confidential bool            `json:"confidential,omitempty"`
+	Sealed       bool            `json:"sealed,omitempty"`
+	Content      json.RawMessage `json:"content"`
 }
 
 // inboxAnswer is a page of an inbox.
@@ -304,8 +309,9 @@ func (g *Gateway) inboxPage(ctx context.Context, q *inboxQuestion, topics *follo
 	}
 	for i := range shown {
 		e := topics.notification(q.key.User, shown[i])
-		a.Items = append(a.Items, inboxItem{ID: e.ID, Topic: e.Topic, Cursor: g.o.Signer.signCursor(q.key, shown[i].Position), At: e.At, Type: e.Type,
-			Priority: e.Priority.String(), Read: e.Read, ExpiresAt: e.Expires, Content: e.Content})
+		content, confidential, sealed := g.reveal(&shown[i], q)
+		a.Items = append(a.Items, inboxItem{Confidential: confidential, Sealed: sealed, ID: e.ID, Topic: e.Topic, Cursor: g.o.Signer.signCursor(q.key, shown[i].Position), At: e.At, Type: e.Type,
+			Priority: e.Priority.String(), Read: e.Read, ExpiresAt: e.Expires, Content: content})
 	}
 	return a, g.encodeInbox(a)
 }

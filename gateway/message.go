@@ -49,6 +49,7 @@ type message struct {
 	clicks bool      // its notifications have click tokens
 	named  bool      // its id is the caller's
 	sum    uint64    // of its body
+	sums   []uint64  // those that may be kept of it in place of sum; nil = no other one
 }
 
 // choice is what a body says to the gateway, and not to the workers. It may share the

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pushfleet/pushfleet/clicks"
+	"github.com/pushfleet/pushfleet/gateway/seal"
 )
 
 // Metrics are what a gateway counts. It is safe for concurrent use.
@@ -29,6 +31,7 @@ type Metrics struct {
 	waiting   prometheus.Gauge
 	panics    prometheus.Counter
 	traceless prometheus.Counter
+	reveals   *prometheus.CounterVec
 }
 
 // NewMetrics makes and registers them; nil = they are not registered.
@@ -50,12 +53,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		waiting:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "push_gateway_inbox_waiting", Help: "Requests that wait for something new in an inbox; they are not under way meanwhile."}),
 		panics:    prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_panics_total", Help: "Requests whose handler crashed."}),
 		traceless: prometheus.NewCounter(prometheus.CounterOpts{Name: "push_gateway_traceless_total", Help: "Answers about messages that workers have passed and left no state of. Must be 0."}),
+		reveals:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "push_gateway_confidential_texts_total", Help: "Texts of confidential messages that readers asked for: opened, no_key (it is not in gateway.confidential.keys_file), broken."}, []string{"result"}),
+	}
+	for _, result := range []string{"opened", "no_key", "broken"} {
+		m.reveals.WithLabelValues(result)
 	}
 	for _, status := range []string{statusPending, statusSending, statusDelivered, statusInbox, statusFailed, statusUnknown} {
 		m.receipts.WithLabelValues(status)
 	}
 	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.events, m.reloads, m.keys, m.conns, m.underWay, m.waiting, m.panics, m.traceless)
+		reg.MustRegister(m.requests, m.seconds, m.messages, m.refusals, m.receipts, m.changes, m.joins, m.events, m.reloads, m.keys, m.conns, m.underWay, m.waiting, m.panics, m.traceless, m.reveals)
 	}
 	return m
 }
@@ -123,4 +130,16 @@ func (m *Metrics) Keys(inForce int, err error) {
 		return
 	}
 	m.reloads.WithLabelValues("in_force").Inc()
+}
+
+// revealed counts a confidential text that was asked for.
+func (m *Metrics) revealed(err error) {
+	result := "opened"
+	switch {
+	case errors.Is(err, seal.ErrNoKey):
+		result = "no_key"
+	case err != nil:
+		result = "broken"
+	}
+	m.reveals.WithLabelValues(result).Inc()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -76,7 +77,7 @@ func (g *Gateway) repeated(ctx context.Context, s *sending, e *entry, value stri
 	}
 	switch {
 	case l != nil && e.fanout == uuid.UUID{} && g.remade(ctx, l, first.topic):
-	case sum != e.sum:
+	case sum != e.sum && !slices.Contains(e.sums, sum):
 		g.o.Metrics.refused(codeIDTaken)
 		e.problem = newProblem(codeIDTaken, "another message with this id, or with this Idempotency-Key, was accepted at "+
 			first.at.Format(time.RFC3339Nano)+" and stands; this one was not sent").of(e.id)

@@ -61,11 +61,12 @@ type topicForm struct {
 }
 
 type metadata struct {
-	Priority string `json:"priority"`
-	Security string `json:"security"`
+	Priority   string   `json:"priority"`
+	Security   string   `json:"security"`
+	Publishers []string `json:"publishers,omitempty"`
 }
 
-var topicFields = []string{"name", "app", "service_type", "metadata", "priority", "security", "modes", "size"}
+var topicFields = []string{"name", "app", "service_type", "metadata", "priority", "security", "publishers", "modes", "size"}
 
 // maxTopicForm is the largest body of a topic, in bytes.
 const maxTopicForm = 8 << 10
@@ -80,6 +81,8 @@ func (f *topicForm) topic() (subscriptions.Topic, *Problem) {
 	if f.Metadata.Security != "" {
 		t.Security, _ = subscriptions.ParseSecurity(f.Metadata.Security)
 	}
+	t.Publishers = slices.Clone(f.Metadata.Publishers)
+	slices.Sort(t.Publishers) // one that is there twice is refused
 	if f.Size != "" {
 		t.Size, _ = subscriptions.ParseSize(f.Size)
 	}
@@ -146,7 +149,7 @@ type theirTopic struct {
 }
 
 func ofTopic(t *subscriptions.Topic) theirTopic {
-	a := theirTopic{Name: t.Name, App: t.App, Service: t.Service, Metadata: metadata{t.Priority.String(), t.Security.String()}, Modes: t.Modes.Words(),
+	a := theirTopic{Name: t.Name, App: t.App, Service: t.Service, Metadata: metadata{t.Priority.String(), t.Security.String(), t.Publishers}, Modes: t.Modes.Words(),
 		Size: t.Size.String(), State: t.State.String(), CreatedBy: t.CreatedBy, CreatedAt: t.CreatedAt, Version: t.Version}
 	if !t.ClosedAt.IsZero() {
 		a.ClosedAt = &t.ClosedAt

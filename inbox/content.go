@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -28,3 +29,12 @@ func ContentOf(m *push.Message) (text []byte, ok bool) {
 	text, err := json.Marshal(content{m.Title, m.Body, m.Image, m.Video, m.Category, m.ThreadID, m.Locale, m.Data})
 	return text, err == nil
 }
+
+// NoticeData is the data of a notification of a confidential message: the text is beside the
+// inbox of its user, and the app can fetch it there.
+const NoticeData = `{` + noticeMember + `"1"}`
+
+const noticeMember = `"pf_confidential":`
+
+// IsNotice reports whether a message is such a notification, which is no entry of its own.
+func IsNotice(m *push.Message) bool { return bytes.Contains(m.Data, []byte(noticeMember)) }

@@ -49,6 +49,10 @@ func (s *Inbox) Apply(ctx context.Context, b *pipeline.Batch) error {
 		if !keep {
 			continue
 		}
+		if inbox.IsNotice(&it.Message) { // what it tells of can be read already
+			kept(it, reason)
+			continue
+		}
 		content, readable := inbox.ContentOf(&it.Message)
 		if !readable {
 			continue
@@ -68,14 +72,18 @@ func (s *Inbox) Apply(ctx context.Context, b *pipeline.Batch) error {
 			first = cmp.Or(first, err)
 			continue
 		}
-		it := items[i]
-		it.Decide(push.Kept, reasons[i], "")
-		it.Verdict, it.Reason, it.Deliveries = push.Kept, reasons[i], nil // where Devices had decided, too
+		kept(items[i], reasons[i])
 	}
 	if first != nil {
 		return fmt.Errorf("writing inboxes: %w", first)
 	}
 	return nil
+}
+
+// kept ends an item, also where Devices had decided.
+func kept(it *pipeline.Item, reason push.Reason) {
+	it.Decide(push.Kept, reason, "")
+	it.Verdict, it.Reason, it.Deliveries = push.Kept, reason, nil
 }
 
 // keeps reports whether an item belongs into its user's inbox, and why.

@@ -62,10 +62,15 @@ func New(o Options) *Store {
 	return &Store{tables: o.Tables, most: o.Most, places: make(chan struct{}, max(o.Concurrency, 1)), topics: cache{fresh: o.Fresh, now: o.Now}, now: o.Now}
 }
 
-// Check reads each table: an error says that one is missing or cannot be read.
+// Check reads each table: an error says that one is missing or cannot be read, or lacks a
+// column.
 func (s *Store) Check(ctx context.Context) error {
+	var publishers []string
+	if err := s.tables.Query(ctx, "SELECT publishers FROM topics LIMIT 1", nil, []any{&publishers}, func() {}); err != nil {
+		return fmt.Errorf("subscriptions: looking at the tables: %w", err)
+	}
 	for _, statement := range []string{
-		"SELECT name FROM topics LIMIT 1", "SELECT name FROM topics_by_app LIMIT 1",
+		"SELECT name FROM topics_by_app LIMIT 1",
 		"SELECT user FROM subscriptions LIMIT 1", "SELECT user FROM subscriptions_by_user LIMIT 1",
 	} {
 		var found string
@@ -77,15 +82,15 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 const (
-	topicColumns = "name, app, service, priority, security, modes, size, layout, buckets, created_by, created_at, nonce, closed"
+	topicColumns = "name, app, service, priority, security, modes, size, layout, buckets, created_by, created_at, nonce, publishers, closed"
 	selectTopic  = "SELECT " + topicColumns + " FROM topics WHERE name = ?"
 	selectTopics = "SELECT " + topicColumns + " FROM topics WHERE name IN ?"
 	// The name goes into the list of its app first: what is there and made by nobody is not
 	// shown, but what is made and not listed would never be found.
 	listTopic   = "INSERT INTO topics_by_app (app, name) VALUES (?, ?)"
 	selectNames = "SELECT name FROM topics_by_app WHERE app = ? AND name > ? LIMIT ?"
-	insertTopic = "INSERT INTO topics (name, app, service, priority, security, modes, size, layout, buckets, created_by, created_at, nonce) " +
-		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
+	insertTopic = "INSERT INTO topics (name, app, service, priority, security, modes, size, layout, buckets, created_by, created_at, nonce, publishers) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS"
 	// Nothing but this writes the column, so that no clock of a paxos ballot is compared
 	// with one of a gateway.
 	closeTopic = "UPDATE topics SET closed = ? WHERE name = ?"
@@ -110,7 +115,7 @@ func (s *Store) Create(ctx context.Context, t *Topic) (made Topic, created bool,
 		return Topic{}, false, fmt.Errorf("subscriptions: listing a topic: %w", err)
 	}
 	failed := s.tables.Exec(ctx, insertTopic, n.Name, n.App, n.Service, int8(n.Priority), int8(n.Security), int8(n.Modes), int8(n.Size),
-		n.Layout.Number, n.Layout.Buckets, n.CreatedBy, n.CreatedAt, nonce)
+		n.Layout.Number, n.Layout.Buckets, n.CreatedBy, n.CreatedAt, nonce, append([]string{}, n.Publishers...)) // never nil: a null would be a tombstone
 	// The statement's own answer has other columns if it was not applied, which the session
 	// cannot read. So what is there now says whose it is; also after a time-out, as it comes
 	// to those who make one topic at once.
@@ -256,12 +261,13 @@ type topicRow struct {
 	layout, buckets                 int
 	createdAt, closed               time.Time
 	nonce                           int64
+	publishers                      []string // null in rows of releases that knew none
 }
 
 func (r *topicRow) dest() []any {
 	return []any{
 		&r.name, &r.app, &r.service, &r.priority, &r.security, &r.modes, &r.size, &r.layout, &r.buckets,
-		&r.createdBy, &r.createdAt, &r.nonce, &r.closed,
+		&r.createdBy, &r.createdAt, &r.nonce, &r.publishers, &r.closed,
 	}
 }
 
@@ -269,6 +275,9 @@ func (r *topicRow) topic() Topic {
 	t := Topic{
 		Name: r.name, App: r.app, Service: r.service, Priority: push.Priority(r.priority), Security: Security(r.security), Modes: Modes(r.modes), Size: Size(r.size),
 		State: Opened, Layout: Layout{r.layout, r.buckets}, CreatedBy: r.createdBy, CreatedAt: r.createdAt.UTC(), Version: 1,
+	}
+	if len(r.publishers) > 0 {
+		t.Publishers = slices.Clone(r.publishers)
 	}
 	if !r.closed.IsZero() {
 		t.close(r.closed)

@@ -103,6 +103,8 @@ func (f *fakeTables) Query(ctx context.Context, statement string, values, dest [
 			*to = value.(int64)
 		case *time.Time:
 			*to = value.(time.Time)
+		case *[]string:
+			*to = value.([]string)
 		}
 	}
 	row()
@@ -253,7 +255,7 @@ func TestAnAnswerIsLost(t *testing.T) {
 // A row that a bare UPDATE would have left is no topic.
 func TestARowWithoutATopic(t *testing.T) {
 	f := newFake()
-	f.topics["offers"] = []any{"offers", "", "", int8(0), int8(0), int8(0), int8(0), 0, 0, "", time.Time{}, int64(0), time.Now()}
+	f.topics["offers"] = []any{"offers", "", "", int8(0), int8(0), int8(0), int8(0), 0, 0, "", time.Time{}, int64(0), []string(nil), time.Now()}
 	if _, err := New(Options{Tables: f}).Topic(t.Context(), "offers"); !errors.Is(err, ErrNoTopic) {
 		t.Error(err)
 	}

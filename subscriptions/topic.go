@@ -2,6 +2,7 @@ package subscriptions
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/push"
@@ -14,8 +15,11 @@ var topicName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,127}$`)
 // word is the grammar of names of apps and service types, as the configuration has it.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// MaxSender is the longest CreatedBy, in bytes.
-const MaxSender = 128
+// Bounds of a topic's senders.
+const (
+	MaxSender     = 128 // bytes of CreatedBy
+	MaxPublishers = 100
+)
 
 // CheckName is nil if a topic may be called so, or an *InvalidError.
 func CheckName(name string) error {
@@ -164,6 +168,9 @@ type Topic struct {
 	Security Security
 	Modes    Modes // by which one may subscribe
 	Size     Size
+	// Publishers are the senders who may send to it, in order, up to MaxPublishers; none = each
+	// sender whose keys are for the app. An open topic names none.
+	Publishers []string
 
 	// What a store sets.
 	State     State
@@ -200,21 +207,43 @@ func (t *Topic) Check() error {
 	if t.Size < Small || t.Size > Large {
 		e.add("size", "want small, medium or large")
 	}
+	t.checkPublishers(&e)
 	if len(t.CreatedBy) > MaxSender {
 		e.add("created_by", "longer than 128 bytes")
 	}
 	return e.orNil()
 }
 
+func (t *Topic) checkPublishers(e *InvalidError) {
+	const field = "metadata/publishers"
+	switch {
+	case len(t.Publishers) == 0:
+	case t.Security == Open:
+		e.add(field, "an open topic takes messages of each sender of the app: want security restricted or confidential")
+	case len(t.Publishers) > MaxPublishers:
+		e.add(field, "more than 100 senders")
+	case slices.ContainsFunc(t.Publishers, func(sender string) bool { return !word.MatchString(sender) }):
+		e.add(field, "want senders of 1 to 64 letters, digits, dots, underscores and dashes, beginning with a letter or a digit")
+	case !slices.IsSorted(t.Publishers) || len(slices.Compact(slices.Clone(t.Publishers))) < len(t.Publishers):
+		e.add(field, "want each sender once, in order")
+	}
+}
+
+// Publishes reports whether a sender may send to the topic, if his key is for its app.
+func (t *Topic) Publishes(sender string) bool {
+	return len(t.Publishers) == 0 || slices.Contains(t.Publishers, sender)
+}
+
 // sameSettings reports whether callers have set the same for both.
 func (t *Topic) sameSettings(o *Topic) bool {
 	return t.Name == o.Name && t.App == o.App && t.Service == o.Service && t.Priority == o.Priority && t.Security == o.Security &&
-		t.Modes == o.Modes && t.Size == o.Size
+		t.Modes == o.Modes && t.Size == o.Size && slices.Equal(t.Publishers, o.Publishers)
 }
 
 // asMade is the topic as a store keeps it first.
 func (t *Topic) asMade(now time.Time) Topic {
 	made := *t
+	made.Publishers = slices.Clone(t.Publishers)
 	made.State, made.Version, made.ClosedAt = Opened, 1, time.Time{}
 	made.CreatedAt, made.Layout = now.UTC().Truncate(time.Millisecond), Layout{Number: 1, Buckets: t.Size.buckets()}
 	return made

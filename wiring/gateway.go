@@ -11,6 +11,7 @@ import (
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/gateway/firsts"
 	"github.com/pushfleet/pushfleet/gateway/quota"
+	"github.com/pushfleet/pushfleet/gateway/seal"
 	"github.com/pushfleet/pushfleet/kafka"
 	"github.com/pushfleet/pushfleet/shards"
 )
@@ -59,6 +60,23 @@ func Signer(c *configs.Config) (*gateway.Signer, error) {
 		return nil, fmt.Errorf("%s %w", c.Gateway.ReceiptsFile, err)
 	}
 	return s, nil
+}
+
+// Confidential is what messages to confidential topics need; nil = there are none.
+func Confidential(c *configs.Config) (*gateway.Confidential, error) {
+	o := &c.Gateway.Confidential
+	if o.KeysFile == "" {
+		return nil, nil
+	}
+	secret, err := o.Secret()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := seal.Parse(secret.Reveal())
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", o.KeysFile, err)
+	}
+	return &gateway.Confidential{Keys: keys, Title: o.Title}, nil
 }
 
 // Quotas are what senders may send through all gateways of the consumer groups' fleet. The gateway

@@ -22,7 +22,7 @@ type TopicStore interface {
 }
 
 // TopicInboxes keeps messages to topics for subscribers who pull, where a topic may have
-// some.
+// some, and those to confidential topics for all.
 func TopicInboxes(topics Topics, store TopicStore) fanout.Inboxes { return topicInboxes{topics, store} }
 
 type topicInboxes struct {
@@ -41,10 +41,14 @@ func (k topicInboxes) Keep(ctx context.Context, j *fanout.Job, m *push.Message) 
 		return nil
 	case err != nil:
 		return err
-	case !t.Modes.Has(subscriptions.Pull):
-		return nil
 	}
-	content, readable := inbox.ContentOf(m)
+	content, readable := j.Sealed, true // for all subscribers: a push says only that there is something
+	if len(content) == 0 {
+		if !t.Modes.Has(subscriptions.Pull) {
+			return nil
+		}
+		content, readable = inbox.ContentOf(m)
+	}
 	if !readable {
 		return nil
 	}

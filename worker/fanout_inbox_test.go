@@ -63,3 +63,21 @@ func TestTopicInboxes(t *testing.T) {
 		t.Errorf("it cannot be kept: %v", err)
 	}
 }
+
+// A sealed text is kept as it is, whether anybody pulls or not.
+func TestSealedTextsAreKept(t *testing.T) {
+	topics, store := subscriptions.NewMemory(nil), inbox.NewMemory(nil)
+	if _, _, err := topics.Create(t.Context(), &subscriptions.Topic{Name: "results", App: "clinic", Service: "promotional", Priority: push.High, Security: subscriptions.Confidential,
+		Modes: subscriptions.ModesOf(subscriptions.Push), Size: subscriptions.Small}); err != nil {
+		t.Fatal(err)
+	}
+	j := &fanout.Job{Message: uuid.Must(uuid.NewV7()), App: "clinic", Lane: "promotional", Accepted: time.Now().UTC().Truncate(time.Millisecond), Priority: push.High,
+		To: fanout.To{Kind: fanout.OfTopic, Name: "results"}, Sealed: []byte(`{"sealed":"AQID"}`)}
+	if err := TopicInboxes(topics, store).Keep(t.Context(), j, &push.Message{Title: "New message"}); err != nil {
+		t.Fatal(err)
+	}
+	list := store.OfTopic(inbox.Topic{Name: "results", App: "clinic"})
+	if len(list) != 1 || string(list[0].Content) != string(j.Sealed) || list[0].ID != j.Message.String() {
+		t.Errorf("%+v", list)
+	}
+}

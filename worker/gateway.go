@@ -188,6 +188,10 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 	if err != nil {
 		return nil, &ConfigError{"gateway.receipts_file", err}
 	}
+	confidential, err := wiring.Confidential(c)
+	if err != nil {
+		return nil, &ConfigError{"gateway.confidential.keys_file", err}
+	}
 	if g.callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
 		return nil, &ConfigError{"gateway.keys_file", err}
 	}
@@ -221,7 +225,9 @@ func (o *GatewayOptions) open() (g *openGateway, err error) {
 		g.admin.Close()
 		return nil, err
 	}
-	g.gateway = gateway.New(g.parts(signer))
+	parts := g.parts(signer)
+	parts.Confidential = confidential
+	g.gateway = gateway.New(parts)
 	return g, nil
 }
 

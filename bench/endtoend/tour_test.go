@@ -98,6 +98,8 @@ func forTheTour(t *testing.T, c *configs.Config, dir, key string) {
 	g.Lanes = []configs.GatewayLane{{ServiceType: "transactional", Lane: fleet.Lane}}
 	c.Segments.Source = segmentOf(t, dir, "tour-reached")
 	g.KeysFile, g.ReceiptsFile = filepath.Join(dir, "keys.json"), filepath.Join(dir, "receipts.key")
+	g.Confidential.KeysFile = filepath.Join(dir, "confidential.key")
+	check(t, os.WriteFile(g.Confidential.KeysFile, []byte(strings.Repeat("sealed-", 6)), 0o600))
 	hash := sha256.Sum256([]byte(key))
 	keys, err := json.Marshal(map[string]any{"keys": []any{map[string]any{
 		"name": "tour", "sha256": hex.EncodeToString(hash[:]), "sender": "tour", "apps": []string{fleet.App}, "rights": []string{"send", "broadcast", "read", "users", "admin"}}}})

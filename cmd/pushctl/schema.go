@@ -21,7 +21,7 @@ func newSchemaApplyCommand(a *app) *cobra.Command {
 		Use:   "apply",
 		Short: "Create the keyspace and the tables, unless they exist",
 		Long: "Create the keyspace and the tables with the configured replication and TTL, unless they exist. If the\n" +
-			"status table exists with another TTL, change it. The command can be repeated at any time. The replication of an\n" +
+			"status table exists with another TTL, change it; add the columns that tables of earlier releases lack. The command can be repeated at any time. The replication of an\n" +
 			"existing keyspace is never changed.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.applySchema(cmd.Context()) },

@@ -67,14 +67,17 @@ Exit codes: 0 valid, 2 not valid.`,
 	return cmd
 }
 
-// checkKeys reads what CheckGateway only opens: the callers' keys, and the secret of
-// receipts.
+// checkKeys reads what CheckGateway only opens: the callers' keys, and the secrets of
+// receipts and of confidential texts.
 func checkKeys(c *configs.Config) (callers *gateway.Callers, signer *gateway.Signer, err error) {
 	if callers, err = gateway.OpenCallers(c.Gateway.KeysFile); err != nil {
 		return nil, nil, fmt.Errorf("gateway.keys_file: %w", err)
 	}
 	if signer, err = wiring.Signer(c); err != nil {
 		return nil, nil, fmt.Errorf("gateway.receipts_file: %w", err)
+	}
+	if _, err := wiring.Confidential(c); err != nil {
+		return nil, nil, fmt.Errorf("gateway.confidential.keys_file: %w", err)
 	}
 	return callers, signer, nil
 }
@@ -99,6 +102,9 @@ func report(cmd *cobra.Command, c *configs.Config, callers *gateway.Callers, sig
 	}
 	if c.Gateway.Clicks.Enabled && !c.Gateway.Registry {
 		fmt.Fprintf(&b, "note: gateway.clicks: apps cannot report UNSUBSCRIBED without gateway.registry\n")
+	}
+	if c.Gateway.Topics && c.Gateway.Confidential.KeysFile == "" {
+		fmt.Fprintf(&b, "note: gateway.confidential.keys_file: confidential topics take no messages without it\n")
 	}
 	for _, n := range c.Insecure() {
 		fmt.Fprintf(&b, "note: %s\n", n)

@@ -51,6 +51,8 @@ func gateway() Dashboard {
 				[]Query{{`sum by (result) (increase(push_gateway_keys_reloads_total[1h]))`, "{{result}}"}}, false},
 			{"Connections", "Of callers, open.", Lines, plain, []Query{{`sum by (instance) (push_gateway_connections)`, "{{instance}}"}}, false},
 			{"Waiting at inboxes", "Requests that wait for something new; they are not among those under way.", Lines, plain, []Query{{`sum by (instance) (push_gateway_inbox_waiting)`, "{{instance}}"}}, false},
+			{"Confidential texts", "That readers asked for. no_key: the line that sealed it is not in gateway.confidential.keys_file any more.", Lines, perSec,
+				[]Query{{`sum by (result) (rate(push_gateway_confidential_texts_total[$__rate_interval]))`, "{{result}}"}}, false},
 			{"Changes of users", "Preferences, devices and links to unsubscribe, by result as with messages.", Lines, perSec,
 				[]Query{{`sum by (part, result) (rate(push_gateway_user_changes_total[$__rate_interval]))`, "{{part}} {{result}}"}}, false},
 			{"Changes of subscriptions", "Who joined and left topics. unconfirmed: Cassandra was away.", Lines, perSec,

@@ -185,6 +185,15 @@ def fanouts():
     want("unread", ask(unread, PULLING, app=APP, expect=200).unread, 0)
     own = ask(inbox, WITHOUT, app=APP, expect=200).items
     want("the inbox without a device", sorted(i.content.title for i in own), ["On its way", "Snow until Sunday"])
+
+    hidden = {"app": APP, "service_type": SERVICE, "metadata": {"security": "confidential", "publishers": ["tour"]}}
+    want("the confidential topic", ask(create_named_topic, "tour-results", body=TopicForm.from_dict(hidden), expect=201).metadata.publishers, ["tour"])
+    ask(subscribe, "tour-results", REACHED, body=SubscriptionForm(mode=SubscriptionFormMode.PUSH), expect=200)
+    want("the confidential message", final(post("tour-results").receipt).fanout.emitted, 1)
+    passed = ask(make_user_token, REACHED, body=TokenRequest(app=APP, expires_in=600), expect=201)
+    for who, title, left_out in ((caller, "New message", True), (AuthenticatedClient(base_url=gateway, token=passed.token), "Snow until Sunday", False)):
+        shown = [(i.topic, i.content.title, i.confidential, bool(i.sealed)) for i in ask(inbox, REACHED, client=who, app=APP, expect=200).items]
+        want("the inbox of who is pushed", shown, [("tour-results", title, True, left_out)])
     token = next(i.content.data["pf_click"] for i in own if i.content.title == "On its way")
     nobody = Client(base_url=gateway)
     for _ in range(2):
