@@ -24,7 +24,7 @@ const (
 	otherVersion = 4
 	// sealedVersion is of a job with Sealed, which is behind Rest: the rest is as in otherVersion.
 	sealedVersion = 5
-	chunkVersion = 129
+	chunkVersion  = 129
 	// laterVersions is how many versions are reserved for later releases: what begins with
 	// anything else was written by nobody of ours.
 	laterVersions = 16

@@ -13,7 +13,7 @@ import (
 type shelf struct {
 	kept   []string // titles and types
 	chunks func() int
-	before []int // chunks that were there when one was kept
+	before []int  // chunks that were there when one was kept
 	sealed string // of the one that was kept last
 	err    error
 }
