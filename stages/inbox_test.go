@@ -96,6 +96,29 @@ func TestInboxKeeps(t *testing.T) {
 	}
 }
 
+// The notification of a confidential message ends like others, without an entry: its text is
+// in the inbox already, by the topic.
+func TestANoticeIsNoEntry(t *testing.T) {
+	s := &someInboxes{}
+	b := &pipeline.Batch{}
+	for id, data := range map[string]string{"notice": inbox.NoticeData, "with a click token": `{"pf_click":"t",` + inbox.NoticeData[1:], "other": `{"k":"pf_confidential"}`} {
+		b.Items = append(b.Items, item(id, func(it *pipeline.Item) { it.Title, it.Data = "New message", []byte(data) }))
+	}
+	for _, stage := range []pipeline.Stage{&stages.Devices{}, &stages.Inbox{Inboxes: s, Lane: "bulk"}} {
+		if err := stage.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range b.Items {
+		if it := &b.Items[i]; it.Verdict != push.Kept || it.Reason != push.NoDevice {
+			t.Errorf("%s: %v %s", it.ID, it.Verdict, it.Reason)
+		}
+	}
+	if len(s.written) != 1 || s.written[0].ID != "other" {
+		t.Errorf("written %+v", s.written)
+	}
+}
+
 // What could not be written is not decided, and alone written when the stage is repeated:
 // as the same entry.
 func TestInboxWaitsForItsStore(t *testing.T) {

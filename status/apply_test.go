@@ -16,7 +16,8 @@ type catalogue struct {
 	replication map[string]string // nil = no keyspace
 	ttl         int               // seconds
 	columns     [][4]any          // of the status table: name, type, kind, position; none = no table
-	noOthers    bool              // there is none of otherTables
+	noOthers    bool              // there is none of otherTables, nor of the gateway's
+	later       bool              // the gateway's have the columns that earlier releases lack
 	fails       string            // a statement that contains this fails
 	told        []string          // all statements but queries
 }
@@ -62,6 +63,10 @@ func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
 		}
 	case strings.Contains(cql, ".tables") && len(c.columns) > 0:
 		f.rows = [][]any{{c.ttl}}
+	case strings.Contains(cql, ".columns") && len(args) == 3:
+		if c.later {
+			f.rows = [][]any{{"frozen<set<text>>"}}
+		}
 	case strings.Contains(cql, ".columns"):
 		for _, column := range c.columns {
 			f.rows = append(f.rows, column[:])
@@ -177,5 +182,37 @@ func TestApplySaysWhatItHasDone(t *testing.T) {
 	}
 	if len(server.told) != 1 || server.told[0] != "ALTER TABLE k.notification_status WITH default_time_to_live = 3600" {
 		t.Errorf("told %q", server.told)
+	}
+}
+
+// Tables of gateways are made, or get the columns that they lack, once.
+func TestApplyExtendsTablesOfGateways(t *testing.T) {
+	statements := make([]string, len(gatewayTables))
+	for i, name := range gatewayTables {
+		statements[i] = "CREATE TABLE k." + name
+	}
+	const column = "ALTER TABLE k.topics ADD publishers frozen<set<text>>"
+	for _, tt := range []struct {
+		why    string
+		server catalogue
+		topics SchemaChange
+		told   []string
+		fails  bool
+	}{
+		{"nothing is there", catalogue{noOthers: true}, SchemaChange{"table k.topics", "created", ""}, statements, false},
+		{"of an earlier release", catalogue{}, SchemaChange{"table k.topics", "altered", "column publishers added"}, []string{column}, false},
+		{"of this release", catalogue{later: true}, SchemaChange{"table k.topics", "exists", ""}, nil, false},
+		{"no answer about the column", catalogue{fails: ".columns"}, SchemaChange{}, nil, true},
+		{"it cannot be added", catalogue{fails: "ALTER"}, SchemaChange{}, []string{column}, true},
+	} {
+		server := tt.server
+		a := applying{ctx: t.Context(), ask: server.ask, opts: Options{Keyspace: "k"}}
+		changes, err := a.gateway(statements)
+		if (err != nil) != tt.fails || !slices.Equal(server.told, tt.told) {
+			t.Errorf("%s: told %q, %v", tt.why, server.told, err)
+		}
+		if !tt.fails && (len(changes) != len(gatewayTables) || changes[0] != tt.topics) {
+			t.Errorf("%s: %+v", tt.why, changes)
+		}
 	}
 }
