@@ -11,7 +11,7 @@ import (
 // them to their readers. Of their text nothing is pushed, and nothing is stored that can be
 // read without the keys. It needs inboxes.
 type Confidential struct {
-	Keys *seal.Keys
+	Keys  *seal.Keys
 	Title string // is pushed in place of a message's own words
 }
 
