@@ -114,10 +114,12 @@ func (e *Emitter) begin(ctx context.Context, c *Chunk, leaving <-chan struct{}) 
 		if err := e.may(ctx, c, leaving); err != nil {
 			return err
 		}
-		behind, err := e.pace.behind(ctx)
+		behind, err := e.pace.behind(ctx, leaving)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, errLeaving):
+			return err
 		case err != nil:
 			return fmt.Errorf("asking how far lane %s is: %w", c.Lane, err)
 		case !behind:

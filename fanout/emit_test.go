@@ -342,11 +342,11 @@ func TestPacedByLag(t *testing.T) {
 			t.Fatalf("%d records: %v", len(w.ledger.in(j.Topic)), err)
 		}
 		// What was produced since counts, before the group's commits show it.
-		if behind, err := w.pace.behind(t.Context()); !behind || err != nil {
+		if behind, err := w.pace.behind(t.Context(), nil); !behind || err != nil {
 			t.Errorf("behind %v, %v", behind, err)
 		}
 		time.Sleep(lookEvery)
-		if behind, err := w.pace.behind(t.Context()); behind || err != nil {
+		if behind, err := w.pace.behind(t.Context(), nil); behind || err != nil {
 			t.Errorf("later: behind %v, %v", behind, err)
 		}
 	})

@@ -38,11 +38,14 @@ func newPace(lane string, lag Lag, l *Limits) *pace {
 }
 
 // behind reports whether the lane's workers are so far behind that nothing may begin. An
-// answer that cannot be had is none.
-func (p *pace) behind(ctx context.Context) (bool, error) {
+// answer that cannot be had is none. Who waits for another's question gives up when leaving is
+// closed: errLeaving.
+func (p *pace) behind(ctx context.Context, leaving <-chan struct{}) (bool, error) {
 	select {
 	case p.asking <- struct{}{}:
 		defer func() { <-p.asking }()
+	case <-leaving:
+		return true, errLeaving
 	case <-ctx.Done():
 		return true, ctx.Err()
 	}

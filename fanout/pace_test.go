@@ -3,6 +3,7 @@ package fanout
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -210,7 +211,7 @@ func TestPacedBesideAStoppedPartition(t *testing.T) {
 		p := newPace("promotional", lane, &Limits{Lag: 20_000, LagTime: 2 * time.Second})
 		began := 0
 		for range 600 {
-			behind, err := p.behind(t.Context())
+			behind, err := p.behind(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,6 +228,42 @@ func TestPacedBesideAStoppedPartition(t *testing.T) {
 			t.Errorf("%d chunks began, and %d wait in the partition that stands still", began, lane.behind[0])
 		}
 	})
+}
+
+// Who waits for another's question about the lane leaves when he is told to, however long the
+// answer takes.
+func TestLeavingWhileTheLaneIsAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lag := make(mute)
+		p := newPace("promotional", lag, &Limits{Lag: 1000})
+		first := make(chan error, 1)
+		go func() {
+			_, err := p.behind(t.Context(), nil)
+			first <- err
+		}()
+		synctest.Wait()
+		leaving := make(chan struct{})
+		close(leaving)
+		if _, err := p.behind(t.Context(), leaving); !errors.Is(err, errLeaving) {
+			t.Errorf("leaving: %v", err)
+		}
+		close(lag)
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// mute answers when it is closed.
+type mute chan struct{}
+
+func (m mute) Lag(ctx context.Context, _ string) (Backlog, error) {
+	select {
+	case <-m:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // stopped is a lane of eight partitions, of which nobody works on the first.
