@@ -115,3 +115,22 @@ func TestTooManyWithoutWords(t *testing.T) {
 		t.Errorf("%+v, %v after %v", accepted, err, w.pauses)
 	}
 }
+
+// The sender's limits are told as they stand, and none where there are none.
+func TestSenderLimits(t *testing.T) {
+	w := limited(t)
+	if _, err := w.client.Send(t.Context(), &Message{App: "shop", UserID: "u", ServiceType: "transactional", Title: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := w.client.SenderLimits(t.Context())
+	if err != nil || l.Sender != "orders" || !l.Shared || len(l.Limits) != 1 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	got := l.Limits[0]
+	if want := (SenderLimit{Name: "minute", Window: 60, Limit: 3, Used: 1, Remaining: 2, Reset: got.Reset, ResetAt: got.ResetAt}); got != want || got.Reset < 1 || got.Reset > 60 || got.ResetAt.IsZero() {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if l, err := newWorld(t).client.SenderLimits(t.Context()); err != nil || len(l.Limits) != 0 {
+		t.Errorf("without limits: %+v, %v", l, err)
+	}
+}

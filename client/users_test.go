@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -230,5 +231,26 @@ func TestMakeUserToken(t *testing.T) {
 		{"another app", "foreign_app", token(w.client, "u", "bank", 0)},
 		{"more than a day", "invalid_field", token(w.client, "u", "shop", 24*time.Hour+1)},
 		{"a time that is over", "invalid_field", token(w.client, "u", "shop", -time.Nanosecond)},
+	})
+}
+
+// By a link a user opts out of a type, without a key.
+func TestUnsubscribeLink(t *testing.T) {
+	w, _, _ := peopleWorld(t)
+	path, err := w.client.UnsubscribeLink(t.Context(), "a/ü", "shop", "news")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Post(w.client.base+path, "application/x-www-form-urlencoded", strings.NewReader("List-Unsubscribe=One-Click"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if p, err := w.client.UserPreferences(t.Context(), "a/ü"); answer.StatusCode != http.StatusOK || err != nil || !slices.Equal(p.OptOutTypes, []string{"news"}) {
+		t.Errorf("%d, then %+v, %v", answer.StatusCode, p, err)
+	}
+	w.refuses([]refusal{
+		{"another app", "foreign_app", func() error { return failed(w.client.UnsubscribeLink(t.Context(), "u", "bank", "news")) }},
+		{"no type", "invalid_field", func() error { return failed(w.client.UnsubscribeLink(t.Context(), "u", "shop", "")) }},
 	})
 }
