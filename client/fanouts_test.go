@@ -192,6 +192,15 @@ func (w *world) row(id, user string, r push.Row) {
 	w.rows[id] = append(w.rows[id], r)
 }
 
+// A topic is told with its counts and messages.
+func TestTopicWithHistory(t *testing.T) {
+	w, _, _ := crowdWorld(t)
+	got := twice(w, func() (*Topic, error) { return w.client.TopicWithHistory(t.Context(), "snow") })
+	if got.Name != "snow" || got.Counts == nil || !got.Counts.Whole || got.Messages == nil || len(got.Messages.Messages) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestFanoutsAreRefused(t *testing.T) {
 	w, store, c := crowdWorld(t)
 	secret := subscriptions.Topic{Name: "secret", App: "shop", Service: "transactional", Priority: push.Medium, Security: subscriptions.Confidential,

@@ -45,6 +45,10 @@ type Topic struct {
 	CreatedAt time.Time `json:"created_at"`
 	ClosedAt  time.Time `json:"closed_at"` // zero = it is open
 	Version   int       `json:"version"`   // counts its changes, from 1
+
+	// Of TopicWithHistory; nil of all others.
+	Counts   *SubscriberCounts `json:"counts"`
+	Messages *TopicMessages    `json:"messages"`
 }
 
 // CreateTopic makes a topic, by a key with the right send for its app. The name is 1 to 128 of
@@ -60,6 +64,12 @@ func (c *Client) CreateTopic(ctx context.Context, name string, s TopicSettings) 
 // seen 5 s later. A *Problem with no_such_topic says that there is none, or one of other apps.
 func (c *Client) Topic(ctx context.Context, name string) (*Topic, error) {
 	return ask[Topic](ctx, c, "reading a topic", &asking{method: http.MethodGet, path: at("/v1/topics/{}", name)}, http.StatusOK)
+}
+
+// TopicWithHistory is Topic with what SubscriberCounts tells, and the newest 20 of what
+// TopicMessages does.
+func (c *Client) TopicWithHistory(ctx context.Context, name string) (*Topic, error) {
+	return ask[Topic](ctx, c, "reading a topic", &asking{method: http.MethodGet, path: at("/v1/topics/{}", name) + "?with=counts,messages"}, http.StatusOK)
 }
 
 // Topics are a page of topics, in the order of their names.

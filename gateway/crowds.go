@@ -35,15 +35,24 @@ func (g *Gateway) countSubscribers(w http.ResponseWriter, r *http.Request, c *Ca
 	if problem != nil {
 		return problem
 	}
+	a, problem := g.countsOf(ctx, t)
+	if problem != nil {
+		return problem
+	}
+	answer(w, http.StatusOK, "application/json", a)
+	return nil
+}
+
+// countsOf is how many subscribers a topic has, or had within the last minute.
+func (g *Gateway) countsOf(ctx context.Context, t *subscriptions.Topic) (*SubscriberCounts, *Problem) {
 	a, problem, err := g.crowds.of(ctx, t.Name, func() (SubscriberCounts, *Problem) { return g.crowd(ctx, t) })
 	switch {
 	case err != nil:
-		return g.topicsProblem(err)
+		return nil, g.topicsProblem(err)
 	case problem != nil:
-		return problem
+		return nil, problem
 	}
-	answer(w, http.StatusOK, "application/json", &a)
-	return nil
+	return &a, nil
 }
 
 // crowd counts the subscribers of a topic, slice by slice.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
 // theirMessage is a message to a topic in an answer: what it says is the receivers' alone.
@@ -48,23 +49,32 @@ func (g *Gateway) listMessages(w http.ResponseWriter, r *http.Request, c *Caller
 	if problem != nil {
 		return problem
 	}
+	a, problem := g.messagesOf(ctx, t, c, before, q.limit, now)
+	if problem != nil {
+		return problem
+	}
+	answer(w, http.StatusOK, "application/json", a)
+	return nil
+}
+
+// messagesOf are those of a topic that are told to a caller, before a place: of so many, his own.
+func (g *Gateway) messagesOf(ctx context.Context, t *subscriptions.Topic, c *Caller, before fanout.Place, limit int, now time.Time) (*theirMessages, *Problem) {
 	oldest := now.Add(-min(g.o.Times.Kept, fanout.Kept))
-	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, oldest, q.limit+1)
+	list, err := g.o.Fanouts.Records.Messages(ctx, t.App, fanout.To{Kind: fanout.OfTopic, Name: t.Name}, before, oldest, limit+1)
 	if err != nil {
 		g.o.Log.Warn("the messages of a topic cannot be read", "error", err)
-		return newProblem(codeStatusAway, "Cassandra does not say which messages the topic got").after(2)
+		return nil, newProblem(codeStatusAway, "Cassandra does not say which messages the topic got").after(2)
 	}
-	a := theirMessages{Messages: []theirMessage{}}
-	for i := range list[:min(q.limit, len(list))] {
+	a := &theirMessages{Messages: []theirMessage{}}
+	for i := range list[:min(limit, len(list))] {
 		if l := &list[i]; l.Sender == c.Sender || c.may(Admin) {
 			a.Messages = append(a.Messages, theirMessage{l.Message.String(), l.Sender, l.Accepted.UTC(), l.Expires.UTC()})
 		}
 	}
-	if len(list) > q.limit { // either may be another sender's, whose ids are not told
-		a.Next = messagePlaceText(fanout.Before(&list[q.limit], &list[q.limit-1]))
+	if len(list) > limit { // either may be another sender's, whose ids are not told
+		a.Next = messagePlaceText(fanout.Before(&list[limit], &list[limit-1]))
 	}
-	answer(w, http.StatusOK, "application/json", a)
-	return nil
+	return a, nil
 }
 
 // A place among messages is told as base64url of when the message was accepted, in ms in

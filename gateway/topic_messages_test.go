@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
 func (w *world) messagesOf(topic, query, key string) *reply {
@@ -28,6 +29,56 @@ func (a *reply) ids() (list []string) {
 		list = append(list, item.(map[string]any)["id"].(string))
 	}
 	return list
+}
+
+// A topic is told with its counts and its newest messages where that is asked for.
+func TestATopicWithWhatBecameOfIt(t *testing.T) {
+	w, notes := fanoutWorld(t)
+	topic, err := w.topics.Topic(t.Context(), "snow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.joins(&topic, "u1", subscriptions.Push, time.Hour)
+	w.toSnow(`{"title": "Snow"}`)
+	j, _ := w.lastJob()
+	notes.begun(t, j)
+	for _, tt := range []struct {
+		query            string
+		status           int
+		counts, messages bool
+	}{
+		{"", 200, false, false},
+		{"?with=counts", 200, true, false},
+		{"?with=messages", 200, false, true},
+		{"?with=messages,counts", 200, true, true},
+		{"?with=", 400, false, false},
+		{"?with=counts,counts", 400, false, false},
+		{"?with=subscribers", 400, false, false},
+		{"?with=counts&with=messages", 400, false, false},
+		{"?without=counts", 400, false, false},
+	} {
+		a := w.do(request{method: "GET", path: "/v1/topics/snow" + tt.query, key: keyOrders})
+		counts, _ := a.json["counts"].(map[string]any)
+		messages, _ := a.json["messages"].(map[string]any)
+		if a.status != tt.status || (counts != nil) != tt.counts || (messages != nil) != tt.messages || a.status == 200 && a.string("name") != "snow" {
+			t.Errorf("%q: %d %s", tt.query, a.status, a.text)
+		}
+		if tt.counts && counts["push"] != 1.0 || tt.messages && !strings.Contains(a.text, j.Message.String()) {
+			t.Errorf("%q: %s", tt.query, a.text)
+		}
+	}
+	// What is another sender's is not told by this way either.
+	if a := w.do(request{method: "GET", path: "/v1/topics/snow?with=messages", key: keyLogins}); a.status != http.StatusOK || strings.Contains(a.text, j.Message.String()) {
+		t.Errorf("to another sender: %d %s", a.status, a.text)
+	}
+	notes.set(errAway)
+	if a := w.do(request{method: "GET", path: "/v1/topics/snow?with=messages", key: keyOrders}); a.status != http.StatusServiceUnavailable {
+		t.Errorf("messages are away: %d %s", a.status, a.text)
+	}
+	w.gateway.o.Fanouts = nil
+	if a := w.do(request{method: "GET", path: "/v1/topics/snow?with=messages", key: keyOrders}); a.status != http.StatusNotImplemented {
+		t.Errorf("no messages: %d %s", a.status, a.text)
+	}
 }
 
 // A topic's messages are listed as they have begun, the newest first and in pages, and each

@@ -146,6 +146,10 @@ type theirTopic struct {
 	CreatedAt time.Time  `json:"created_at"`
 	ClosedAt  *time.Time `json:"closed_at,omitempty"`
 	Version   int        `json:"version"`
+
+	// Of a topic that is asked for with them; nil = they were not.
+	Counts   *SubscriberCounts `json:"counts,omitempty"`
+	Messages *theirMessages    `json:"messages,omitempty"`
 }
 
 func ofTopic(t *subscriptions.Topic) theirTopic {
@@ -246,15 +250,54 @@ func problemOfTopics(err error) *Problem {
 	return newProblem(codeTopicsAway, "Cassandra did not answer in time. A change may have been made: send it again, which does no harm").after(2)
 }
 
-// showTopic answers GET /v1/topics/{topic}.
+// What a topic may be asked for with.
+const (
+	withCounts   = "counts"
+	withMessages = "messages"
+)
+
+// messagesWith is how many messages of a topic are told with it.
+const messagesWith = 20
+
+// showTopic answers GET /v1/topics/{topic}: its settings, and, if that is asked for with them,
+// its subscribers' counts and its newest messages.
 func (g *Gateway) showTopic(w http.ResponseWriter, r *http.Request, c *Caller) *Problem {
+	query, problem := queryOf(r, "with")
+	if problem != nil {
+		return problem
+	}
+	with := map[string]bool{}
+	if query.Has("with") {
+		for part := range strings.SplitSeq(query.Get("with"), ",") {
+			if with[part] || part != withCounts && part != withMessages {
+				return badPage("with: want counts, messages, or both with a comma between them")
+			}
+			with[part] = true
+		}
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), g.o.Times.Status)
 	defer cancel()
 	t, problem := g.topic(ctx, r.PathValue("topic"), c, c.has)
 	if problem != nil {
 		return problem
 	}
-	answer(w, http.StatusOK, "application/json", ofTopic(t))
+	a := ofTopic(t)
+	if with[withCounts] {
+		if a.Counts, problem = g.countsOf(ctx, t); problem != nil {
+			return problem
+		}
+	}
+	if with[withMessages] {
+		if g.o.Fanouts == nil {
+			return noFanouts()
+		}
+		now := clock()
+		newest, _ := messagePlace("", now)
+		if a.Messages, problem = g.messagesOf(ctx, t, c, newest, messagesWith, now); problem != nil {
+			return problem
+		}
+	}
+	answer(w, http.StatusOK, "application/json", a)
 	return nil
 }
 
