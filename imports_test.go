@@ -130,6 +130,7 @@ var mayImport = map[string][]string{
 	"bench/lookup":                    {"segments"},
 	"bench/stress":                    {everything},
 	"bench/usage":                     nil,
+	"bench/latency":                   {"bench/servers"},
 	"bench/chart":                     nil,
 	"bench/parts":                     nil,
 	"bench/channel/beep":              {"push", "pipeline", "providers/account", "providers/calls"},

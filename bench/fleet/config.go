@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/pushfleet/pushfleet/configs"
@@ -98,6 +99,34 @@ func newConfig(o *Options) *configs.Config {
 	c.Lanes = []configs.Lane{lane}
 	c.Admin.Listen, c.Registry.Listen = "127.0.0.1:0", "127.0.0.1:0"
 	return c
+}
+
+// UseShipped has workers run with the defaults in all that costs anything, and with these of the
+// default lanes, but for what says that a machine is slow.
+func UseShipped(c *configs.Config, lanes ...string) {
+	d := configs.Default()
+	c.Retries, c.Send, c.Status, c.Cassandra.Timeout, c.Dedupe = d.Retries, d.Send, d.Status, d.Cassandra.Timeout, d.Dedupe
+	// On a machine that is too slow the rate is low: nothing is sent twice.
+	c.Send.Deadline, c.Send.Drain, c.Kafka.RebalanceTimeout = time.Minute, 2*time.Minute, 4*time.Minute
+	c.Gates.ProbeTimeout = 2 * time.Minute
+	// A confirm read is good for as long as it is by default: see confirmFor of
+	// the pipeline, which takes the deadline off the shortest tier.
+	c.Retries.Tiers = later(d.Retries.Tiers, c.Send.Deadline-d.Send.Deadline)
+	c.Kafka.SessionTimeout = d.Kafka.SessionTimeout
+	c.Lanes = nil
+	for _, name := range lanes {
+		lane := d.Lanes[slices.IndexFunc(d.Lanes, func(l configs.Lane) bool { return l.Name == name })]
+		lane.CriticalSenders = []string{"*"}
+		c.Lanes = append(c.Lanes, lane)
+	}
+}
+
+// later are the times, each by d longer.
+func later(times []time.Duration, d time.Duration) (longer []time.Duration) {
+	for _, t := range times {
+		longer = append(longer, t+d)
+	}
+	return longer
 }
 
 // beyond is a rate a second that no fleet of tests and benches comes near, lowered or

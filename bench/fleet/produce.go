@@ -199,20 +199,29 @@ func (f *Fleet) Register(ctx context.Context, c *crowd.Crowd) error {
 		return err
 	}
 	defer w.Close()
+	const group = 100_000 // registered at once: of millions not all are made up before
+	for from := 0; from < c.Users; from += group {
+		if err := registerSome(ctx, client, c, from, min(from+group, c.Users)); err != nil {
+			return fmt.Errorf("registering users: %w", err)
+		}
+	}
+	return nil
+}
+
+// registerSome registers the users of a crowd from one number up to another.
+func registerSome(ctx context.Context, client *users.Client, c *crowd.Crowd, from, to int) error {
 	var list []users.Registration
-	for i := range c.Users {
+	for i := from; i < to; i++ {
 		u := c.User(i)
 		for _, d := range u.Devices {
 			list = append(list, users.Registration{User: u.ID, Device: d})
 		}
 		if u.Kind == crowd.OptedOut {
 			if err := client.SetPreferences(ctx, u.ID, u.Preferences); err != nil {
-				return fmt.Errorf("registering users: %w", err)
+				return err
 			}
 		}
 	}
-	if _, err := client.RegisterDevices(ctx, list); err != nil {
-		return fmt.Errorf("registering users: %w", err)
-	}
-	return nil
+	_, err := client.RegisterDevices(ctx, list)
+	return err
 }

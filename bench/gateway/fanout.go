@@ -3,33 +3,19 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/bench/usage"
-	"github.com/pushfleet/pushfleet/push"
-	"github.com/pushfleet/pushfleet/status"
-	"github.com/pushfleet/pushfleet/subscriptions"
-	"github.com/pushfleet/pushfleet/wiring"
 )
 
-// What is sent to all subscribers.
-const (
-	fanoutTopic   = "everybody"
-	fanoutService = "promotional"
-	fanoutBody    = `{"title":"Snow until Sunday","body":"Up to 40 cm above 1,200 m, and fresh tracks on all of the slopes that are open.","data":{"region":"17"}}`
-)
+// fanoutBody is what is sent to all subscribers.
+const fanoutBody = `{"title":"Snow until Sunday","body":"Up to 40 cm above 1,200 m, and fresh tracks on all of the slopes that are open.","data":{"region":"17"}}`
 
 // fanOut seeds a topic, and lets one process of fan-outs make the lane's records of messages to
 // it: each is a round, from its acceptance until the receipt says that it has
@@ -45,7 +31,7 @@ func (w *world) fanOut(ctx context.Context, o *Options, r *Result) (err error) {
 	if err := p.AwaitReady(ctx); err != nil {
 		return err
 	}
-	w.fanouts, w.pids[fanoutProcess] = p, p.PID()
+	w.fanouts, w.pids[fanoutProcess] = p, []int{p.PID()}
 	o.Progress("a message to %d subscribers", o.Subscribers)
 	for round := 1; ; round++ {
 		if r.Fanout, err = w.roundOfFanout(ctx, o, r, p); err != nil {
@@ -110,18 +96,10 @@ func (w *world) takeFanout(ctx context.Context, p *fleet.Process) (*account, err
 
 // fanoutBetween is what happened between two accounts.
 func fanoutBetween(before, after *account, took time.Duration, subscribers int) *Fanout {
-	n := float64(subscribers)
-	used := func(name string) float64 { return (after.cpu[name] - before.cpu[name]).Seconds() * 1e6 / n }
+	n, spent := float64(subscribers), after.Since(before.Account)
 	counted := func(name string) float64 { return (after.gateway.Sum(name) - before.gateway.Sum(name)) / n }
-	f := &Fanout{Subscribers: subscribers, Seconds: took.Seconds(), Rate: n / took.Seconds(), FanoutCPU: used(fanoutProcess), KafkaCPU: used(kafkaServer), CassandraCPU: used(cassandra),
-		Allocations: counted("go_memstats_mallocs_total"), Bytes: counted("go_memstats_alloc_bytes_total")}
-	var ours []time.Duration
-	for name, all := range after.cpu {
-		ours = append(ours, all-before.cpu[name])
-	}
-	between := after.at.Sub(before.at)
-	f.Others, f.Compiling = usage.Others(between, after.machine-before.machine, ours...), usage.Compiling(between, before.compilers, after.compilers)
-	return f
+	return &Fanout{Subscribers: subscribers, Seconds: took.Seconds(), Rate: n / took.Seconds(), FanoutCPU: spent.Each(fanoutProcess, n), KafkaCPU: spent.Each(kafkaServer, n), CassandraCPU: spent.Each(cassandra, n),
+		Allocations: counted("go_memstats_mallocs_total"), Bytes: counted("go_memstats_alloc_bytes_total"), Others: spent.Others, Compiling: spent.Compiling}
 }
 
 // profileFanout takes a profile of the process of fan-outs, if they are wanted.
@@ -146,28 +124,18 @@ const receiptPause = 50 * time.Millisecond
 // sendToAll sends a message to the topic and waits until it has ended.
 func (w *world) sendToAll(ctx context.Context, o *Options) (time.Duration, error) {
 	began := time.Now()
-	var accepted struct{ Receipt string }
-	if err := w.askGateway(ctx, http.MethodPost, "/v1/topics/"+fanoutTopic+"/messages", fanoutBody, &accepted); err != nil {
+	a := w.audience()
+	receipt, err := a.Send(ctx, fanoutBody)
+	if err != nil {
 		return 0, err
 	}
 	for {
-		var said struct {
-			Final  bool
-			Fanout struct {
-				State   string
-				Emitted int
-				Skipped map[string]int
-			}
-		}
-		if err := w.askGateway(ctx, http.MethodGet, "/v1/receipts/"+accepted.Receipt, "", &said); err != nil {
+		said, err := a.Progress(ctx, receipt)
+		if err != nil {
 			return 0, err
 		}
 		if said.Final {
-			took := time.Since(began)
-			if said.Fanout.Emitted != o.Subscribers || len(said.Fanout.Skipped) > 0 {
-				return 0, fmt.Errorf("of %d subscribers %d have a record, and %v were skipped", o.Subscribers, said.Fanout.Emitted, said.Fanout.Skipped)
-			}
-			return took, nil
+			return time.Since(began), said.All(o.Subscribers)
 		}
 		select {
 		case <-ctx.Done():
@@ -177,97 +145,16 @@ func (w *world) sendToAll(ctx context.Context, o *Options) (time.Duration, error
 	}
 }
 
-// askGateway makes one request and reads its answer.
-func (w *world) askGateway(ctx context.Context, method, path, body string, into any) error {
-	status, text, err := w.caller.Ask(ctx, http.DefaultClient, method, "http://"+w.address+path, []byte(body))
-	if err == nil && status/100 != 2 {
-		err = fmt.Errorf("%s %s is answered %d %s", method, path, status, bytes.TrimSpace(text))
-	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, into)
+func (w *world) audience() *fleet.Audience {
+	return &fleet.Audience{Name: "everybody", Service: "promotional", Caller: w.caller, Address: w.address}
 }
 
-// seed makes the topic and writes its subscribers as the store of subscriptions does, but
-// only to the table that a fan-out reads, and many rows in a batch.
+// seed makes the topic and writes its subscribers.
 func (w *world) seed(ctx context.Context, o *Options) error {
 	o.Progress("writing %d subscribers", o.Subscribers)
-	var made struct{ Name string }
-	body := `{"app":"` + app + `","service_type":"` + fanoutService + `","modes":["push"],"size":"medium"}`
-	for w.askGateway(ctx, http.MethodPut, "/v1/topics/"+fanoutTopic, body, &made) != nil { // it does not wait for Cassandra when it starts
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-w.gateway.Done():
-			return errors.New("the gateway has ended")
-		case <-time.After(receiptPause):
-		}
-	}
-	options, err := wiring.Cassandra(w.Config, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
+	a := w.audience()
+	if err := a.Make(ctx, w.gateway); err != nil {
 		return err
 	}
-	options.Timeout = time.Minute
-	session, err := status.OpenSession(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	topic, err := subscriptions.New(subscriptions.Options{Tables: session}).Topic(ctx, fanoutTopic)
-	if err != nil {
-		return err
-	}
-	return writeSubscribers(ctx, session, &topic, o.Subscribers)
-}
-
-// How subscribers are written: rows of one partition in a batch, and batches at once.
-const (
-	seedRows   = 64
-	seedAtOnce = 8
-)
-
-// writeSubscribers writes users who subscribed an hour ago.
-func writeSubscribers(ctx context.Context, tables subscriptions.Tables, t *subscriptions.Topic, n int) error {
-	since := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	batches := make(chan [][]any, seedAtOnce) // closed below, when all are in it
-	var writing sync.WaitGroup
-	for range seedAtOnce {
-		writing.Go(func() {
-			for rows := range batches {
-				var values []any
-				for _, row := range rows {
-					values = append(values, row...)
-				}
-				const insert = "INSERT INTO subscriptions (topic, layout, bucket, slice, user, mode, priority, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?); "
-				if err := tables.Exec(ctx, "BEGIN UNLOGGED BATCH "+strings.Repeat(insert, len(rows))+"APPLY BATCH", values...); err != nil {
-					fail(fmt.Errorf("writing subscribers: %w", err))
-				}
-			}
-		})
-	}
-	of := make([][][]any, t.Layout.Buckets)
-	for i := range n {
-		user := fmt.Sprintf("user-%08d", i)
-		slice := subscriptions.Slice(user)
-		bucket := t.Layout.Bucket(slice)
-		of[bucket] = append(of[bucket], []any{t.Name, t.Layout.Number, int16(bucket), int16(slice), user, int8(subscriptions.Push), int8(push.Priority(0)), since})
-		if len(of[bucket]) == seedRows {
-			batches <- of[bucket]
-			of[bucket] = nil
-		}
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	for _, rows := range of {
-		if len(rows) > 0 {
-			batches <- rows
-		}
-	}
-	close(batches)
-	writing.Wait()
-	return context.Cause(ctx)
+	return w.Subscribe(ctx, a.Name, o.Subscribers, func(i int) string { return fmt.Sprintf("user-%08d", i) })
 }

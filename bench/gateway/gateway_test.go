@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,13 +29,13 @@ import (
 	"github.com/pushfleet/pushfleet/bench/fleet"
 	"github.com/pushfleet/pushfleet/bench/send"
 	"github.com/pushfleet/pushfleet/bench/servers"
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/deploy/local"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/gateway"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
-	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
 // Arguments that make this test binary a process of callers, or one of the servers.
@@ -422,58 +421,12 @@ func TestWrongAnswers(t *testing.T) {
 	}
 }
 
-// kept are tables that count what is written to them.
-type kept struct {
-	mu      sync.Mutex
-	users   map[string]int // guarded by mu; rows of each
-	batches int            // guarded by mu
-	err     error          // of every statement
-}
-
-func (k *kept) Exec(_ context.Context, statement string, values ...any) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.err != nil {
-		return k.err
-	}
-	k.batches++
-	const columns = 8
-	if strings.Count(statement, "INSERT") != len(values)/columns {
-		return fmt.Errorf("%s with %d values", statement, len(values))
-	}
-	for row := range slices.Chunk(values, columns) {
-		if row[2] != values[2] {
-			return fmt.Errorf("buckets %v and %v in one batch", row[2], values[2])
-		}
-		k.users[row[4].(string)]++
-	}
-	return nil
-}
-
-func (*kept) Query(context.Context, string, []any, []any, func()) error { return nil }
-
-// Every subscriber is written once, in batches of one partition each, and a failure ends it.
-func TestSubscribersAreWritten(t *testing.T) {
-	k := &kept{users: map[string]int{}}
-	topic := &subscriptions.Topic{Name: "everybody", Layout: subscriptions.Layout{Number: 1, Buckets: 4}}
-	if err := writeSubscribers(t.Context(), k, topic, 1000); err != nil {
-		t.Fatal(err)
-	}
-	if len(k.users) != 1000 || k.users["user-00000999"] != 1 || k.batches < 16 || k.batches > 20 {
-		t.Errorf("%d users in %d batches", len(k.users), k.batches)
-	}
-	k.err = errors.New("away")
-	if err := writeSubscribers(t.Context(), k, topic, 100_000); !errors.Is(err, k.err) {
-		t.Errorf("it is away: %v", err)
-	}
-}
-
 // What a fan-out took is divided by its subscribers.
 func TestFanoutFigures(t *testing.T) {
 	at := time.Now()
-	before := &account{at: at, cpu: map[string]time.Duration{fanoutProcess: time.Second, kafkaServer: 0}, gateway: fleet.Metrics{}, compilers: map[int]time.Duration{7: time.Second}}
-	after := &account{at: at.Add(10 * time.Second), cpu: map[string]time.Duration{fanoutProcess: 3 * time.Second, kafkaServer: 4 * time.Second}, machine: 11 * time.Second, gateway: fleet.Metrics{},
-		compilers: map[int]time.Duration{7: 3 * time.Second}}
+	before := &account{&usage.Account{At: at, CPU: map[string]time.Duration{fanoutProcess: time.Second, kafkaServer: 0}, Compilers: map[int]time.Duration{7: time.Second}}, fleet.Metrics{}}
+	after := &account{&usage.Account{At: at.Add(10 * time.Second), CPU: map[string]time.Duration{fanoutProcess: 3 * time.Second, kafkaServer: 4 * time.Second}, Machine: 11 * time.Second,
+		Compilers: map[int]time.Duration{7: 3 * time.Second}}, fleet.Metrics{}}
 	f := fanoutBetween(before, after, 8*time.Second, 1_000_000)
 	if f.Rate != 125_000 || f.FanoutCPU != 2 || f.KafkaCPU != 4 || f.Others != 0.5 || f.Compiling != 0.2 || f.Seconds != 8 {
 		t.Errorf("%+v", f)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
 )
 
 // What callers ask for.
@@ -21,7 +23,7 @@ const (
 
 // The messages: of one app and service type, to users in turn.
 const (
-	app         = "shop"
+	app         = fleet.App
 	serviceType = "transactional"
 	users       = 1_000_000
 	messageSize = 230 // bytes

@@ -29,7 +29,7 @@ type world struct {
 	address string         // for callers
 	caller  fleet.Caller
 	dir     string
-	pids    map[string]int // of the servers and the gateway
+	pids    map[string][]int // of the servers and the gateway
 	admin   *kafka.Admin
 	ends    []func() // in the order of their making
 }
@@ -43,7 +43,7 @@ func newCaller(key string) fleet.Caller {
 
 // open starts the servers, makes topics and schema, and starts the gateway.
 func open(ctx context.Context, o *Options) (*world, error) {
-	w := &world{pids: make(map[string]int), caller: newCaller(callerKey)}
+	w := &world{pids: make(map[string][]int), caller: newCaller(callerKey)}
 	if err := w.start(ctx, o); err != nil {
 		w.close() // of what was started
 		return nil, err
@@ -86,7 +86,7 @@ func (w *world) startReal(ctx context.Context, o *Options) (local.Addresses, err
 		return local.Addresses{}, err
 	}
 	w.ends = append(w.ends, func() { _ = set.Close() })
-	w.pids[kafkaServer], w.pids[redisServer], w.pids[cassandra] = set.Kafka.PID(), set.Redis.PID(), set.Cassandra.PID()
+	w.pids[kafkaServer], w.pids[redisServer], w.pids[cassandra] = []int{set.Kafka.PID()}, []int{set.Redis.PID()}, []int{set.Cassandra.PID()}
 	return set.Addresses(), nil
 }
 
@@ -98,7 +98,7 @@ func (w *world) startEmbedded(ctx context.Context, o *Options) (local.Addresses,
 	if err != nil {
 		return local.Addresses{}, err
 	}
-	w.ends, w.pids[kafkaServer] = append(w.ends, k.Close), k.PID()
+	w.ends, w.pids[kafkaServer] = append(w.ends, k.Close), []int{k.PID()}
 	return local.Addresses{Kafka: k.Address, Redis: nobody, Cassandra: nobody}, nil
 }
 
@@ -163,7 +163,7 @@ func (w *world) startGateway(ctx context.Context) (err error) {
 	if w.gateway, err = w.StartGateway(); err != nil {
 		return err
 	}
-	w.pids[gatewayProcess] = w.gateway.PID()
+	w.pids[gatewayProcess] = []int{w.gateway.PID()}
 	if err := w.gateway.AwaitReady(ctx); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/crowd"
 )
 
@@ -17,9 +18,9 @@ import (
 type backlog struct {
 	people *crowd.Crowd
 	ids    []string
-	users  []int32   // of each id, as the crowd numbers them
-	timed  []timed   // those of them whose acceptance the simulator writes down, where they are produced at a rate
-	began  time.Time // of producing at a rate
+	users  []int32        // of each id, as the crowd numbers them
+	timed  []latency.Sent // those of them whose acceptance the simulator writes down, where they are produced at a rate
+	began  time.Time      // of producing at a rate
 }
 
 // add is one more notification that has to be there.
@@ -100,19 +101,19 @@ func (b *backlog) pace(ctx context.Context, o *Options, f *fleet.Fleet) error {
 func (b *backlog) note(known int, due time.Time) {
 	for i, id := range b.ids[known:] {
 		if user := int(b.users[known+i]); user < passwordUsers {
-			b.timed = append(b.timed, timed{id, user, due})
+			b.timed = append(b.timed, latency.Sent{ID: id, User: user, At: due})
 		}
 	}
 }
 
 // counted are those that were due between warm-up and cool-down: of what comes at a rate that is known, whatever was
 // committed by then.
-func (b *backlog) counted(o *Options) (list []timed) {
+func (b *backlog) counted(o *Options) (list []latency.Sent) {
 	spacing := time.Second / time.Duration(max(1, o.Rate))
 	from := b.began.Add(spacing * time.Duration(o.WarmUp))
 	to := from.Add(spacing * time.Duration(o.Notifications))
 	for _, t := range b.timed {
-		if !t.at.Before(from) && t.at.Before(to) {
+		if !t.At.Before(from) && t.At.Before(to) {
 			list = append(list, t)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/latency"
+	"github.com/pushfleet/pushfleet/bench/usage"
 )
 
 // Run starts the servers, sends one-time passwords through a worker that has nothing else to do, makes the backlog, and
@@ -61,12 +63,12 @@ type checking struct {
 }
 
 // finish waits until all is committed, looks for every push and row, and ends the worker.
-func (w *world) finish(ctx context.Context, o *Options, team workers, c *checking, codes []timed) (checked int, err error) {
+func (w *world) finish(ctx context.Context, o *Options, team workers, c *checking, codes []latency.Sent) (checked int, err error) {
 	if err := w.AwaitDone(ctx); err != nil { // what was to be tried again
 		return 0, err
 	}
 	for _, p := range codes {
-		c.add(p.id, p.user)
+		c.add(p.ID, p.User)
 	}
 	o.Progress("looking for the pushes and the rows of %d notifications", len(c.ids))
 	found, err := c.check(ctx, w.sim, w.store, c.before)
@@ -106,13 +108,13 @@ func (w *world) unloaded(ctx context.Context, o *Options, codes *passwords, r *R
 	if err != nil {
 		return err
 	}
-	r.CriticalUnloadedP50, r.CriticalUnloadedP99 = quantile(calm, 0.5), quantile(calm, 0.99)
+	r.CriticalUnloadedP50, r.CriticalUnloadedP99 = latency.Quantile(calm, 0.5), latency.Quantile(calm, 0.99)
 	return nil
 }
 
 // moment is all that is known at one end of the measurement.
 type moment struct {
-	*account
+	*usage.Account
 	metrics     []fleet.Metrics // of each worker
 	allocations allocations
 	committed   int64
@@ -128,7 +130,7 @@ func (w *world) now(ctx context.Context, team workers) (m moment, err error) {
 	if m.committed, err = w.Committed(ctx); err != nil {
 		return m, err
 	}
-	m.account, err = takeAccount(w.pids)
+	m.Account, err = usage.Take(w.pids)
 	return m, err
 }
 
@@ -201,11 +203,11 @@ func (w *world) measure(ctx context.Context, o *Options, codes *passwords, r *Re
 	if r.Checked, err = w.finish(ctx, o, team, c, list); err != nil {
 		return err
 	}
-	return w.latencies(ctx, r, list, c.counted(o), start.at, end.at)
+	return w.latencies(ctx, r, list, c.counted(o), start.At, end.At)
 }
 
 // latencies asks the simulator when it accepted what.
-func (w *world) latencies(ctx context.Context, r *Result, codes, paced []timed, from, to time.Time) error {
+func (w *world) latencies(ctx context.Context, r *Result, codes, paced []latency.Sent, from, to time.Time) error {
 	noted, err := w.sim.Noted(ctx)
 	if err != nil {
 		return err
@@ -214,11 +216,11 @@ func (w *world) latencies(ctx context.Context, r *Result, codes, paced []timed, 
 	if err != nil {
 		return err
 	}
-	r.CriticalP50, r.CriticalP99 = quantile(counted, 0.5), quantile(counted, 0.99)
+	r.CriticalP50, r.CriticalP99 = latency.Quantile(counted, 0.5), latency.Quantile(counted, 0.99)
 	if counted, err = waits(paced, noted, time.Time{}, time.Now()); err != nil {
 		return err
 	}
-	r.NotificationP50, r.NotificationP99 = quantile(counted, 0.5), quantile(counted, 0.99)
+	r.NotificationP50, r.NotificationP99 = latency.Quantile(counted, 0.5), latency.Quantile(counted, 0.99)
 	if r.waits, err = waits(codes, noted, r.began, to); err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@
 //	passwords.go  the one-time passwords
 //	workers.go    the workers that are measured as one
 //	measure.go    the run
-//	account.go    what everything had used at one moment
 //	profiles.go   the worker's profiles
 //	result.go     the figures
 //	plot.go       rate and latency over time

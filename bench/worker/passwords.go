@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/crowd"
 	"github.com/pushfleet/pushfleet/kafka"
@@ -31,16 +31,8 @@ type passwords struct {
 	people *crowd.Crowd
 
 	mu       sync.Mutex
-	produced []timed // guarded by mu
-	err      error   // guarded by mu; the first of producing
-}
-
-// timed is one notification whose acceptance the simulator writes down. Of a one-time password the time is when it was
-// handed to the Kafka client.
-type timed struct {
-	id   string
-	user int
-	at   time.Time
+	produced []latency.Sent // guarded by mu
+	err      error          // guarded by mu; the first of producing
 }
 
 func newPasswords(w *world) (*passwords, error) {
@@ -59,29 +51,18 @@ func newPasswords(w *world) (*passwords, error) {
 
 // produce produces one after the other until ctx ends, and returns when all of them are acknowledged.
 func (p *passwords) produce(ctx context.Context) {
-	ticker := time.NewTicker(passwordEvery)
-	defer ticker.Stop()
-	var appending sync.WaitGroup
-	defer appending.Wait()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			appending.Go(func() { p.one(n % min(passwordUsers, p.people.Users)) })
-		}
-	}
+	latency.Every(ctx, passwordEvery, func(n int, _ time.Time) { p.one(n % min(passwordUsers, p.people.Users)) })
 }
 
 // appendTime bounds the producing of one password, which Ctrl-C does not cut off: what is counted was written.
 const appendTime = 30 * time.Second
 
 func (p *passwords) one(user int) {
-	now := time.Now()
-	one := timed{crowd.Mint(now), user, now}
+	now := time.Now() // when it is handed to the Kafka client
+	one := latency.Sent{ID: crowd.Mint(now), User: user, At: now}
 	ctx, cancel := context.WithTimeout(context.Background(), appendTime)
 	defer cancel()
-	err := p.writer.Append(ctx, []kafka.Record{{Key: []byte(p.people.User(user).ID), Value: one.value(p.people)}})
+	err := p.writer.Append(ctx, []kafka.Record{{Key: []byte(p.people.User(user).ID), Value: passwordOf(&one, p.people)}})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -93,14 +74,15 @@ func (p *passwords) one(user int) {
 	p.produced = append(p.produced, one)
 }
 
-func (o *timed) value(people *crowd.Crowd) []byte {
+// passwordOf is what is produced.
+func passwordOf(o *latency.Sent, people *crowd.Crowd) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"app":%q,"user_id":%q,"type":"one_time_password","priority":"critical","sender_id":"sign-in",`+
 		`"title":"Your code","body":"%06d is your code. It is good for five minutes; do not tell it to anybody.","expires_at":%q}`,
-		o.id, fleet.App, people.User(o.user).ID, o.at.UnixMicro()%1_000_000, o.at.Add(passwordLife).UTC().Format(time.RFC3339))
+		o.ID, fleet.App, people.User(o.User).ID, o.At.UnixMicro()%1_000_000, o.At.Add(passwordLife).UTC().Format(time.RFC3339))
 }
 
 // taken are those produced so far.
-func (p *passwords) taken() ([]timed, error) {
+func (p *passwords) taken() ([]latency.Sent, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.produced), p.err
@@ -114,44 +96,11 @@ func (p *passwords) hashes() (devices []string) {
 	return devices
 }
 
-// wait is how long one took until a provider accepted it.
-type wait struct {
-	at   time.Time // when it was produced
-	took time.Duration
-}
-
-// waits are those of notifications produced in a time, by what the simulator wrote down; of several devices the first. All
-// of them must be there.
-func waits(list []timed, noted []servers.Noted, from, to time.Time) (found []wait, err error) {
-	accepted := make(map[string]time.Time, len(noted))
-	for _, n := range noted {
-		if at, is := accepted[n.ID]; !is || n.At.Before(at) {
-			accepted[n.ID] = n.At
-		}
-	}
-	for _, o := range list {
-		if o.at.Before(from) || o.at.After(to) {
-			continue
-		}
-		at, is := accepted[o.id]
-		if !is {
-			return nil, fmt.Errorf("%s was not accepted", o.id)
-		}
-		found = append(found, wait{o.at, at.Sub(o.at)})
+// waits are those of notifications produced in a time, all of which must have been accepted.
+func waits(list []latency.Sent, noted []servers.Noted, from, to time.Time) ([]latency.Wait, error) {
+	found, missing := latency.Waits(list, noted, from, to)
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("%s was not accepted", missing[0].ID)
 	}
 	return found, nil
-}
-
-// quantile is, in ms, the least time that this part of the waits does not exceed; nil of none.
-func quantile(list []wait, part float64) *float64 {
-	if len(list) == 0 {
-		return nil
-	}
-	took := make([]time.Duration, len(list))
-	for i, w := range list {
-		took[i] = w.took
-	}
-	slices.Sort(took)
-	ms := took[max(0, int(math.Ceil(part*float64(len(took))))-1)].Seconds() * 1000
-	return &ms
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chart"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/servers"
 )
 
@@ -97,18 +98,18 @@ func rate(a chart.Axis, counts []int64) (points []chart.Point) {
 }
 
 // waitPoints are the median and the longest wait of each step in which there was one, in ms.
-func waitPoints(a chart.Axis, list []wait) (median, worst []chart.Point) {
+func waitPoints(a chart.Axis, list []latency.Wait) (median, worst []chart.Point) {
 	n, of := steps(a)
-	byStep := make([][]wait, n)
+	byStep := make([][]latency.Wait, n)
 	for _, w := range list {
-		if i := of(w.at); i >= 0 {
+		if i := of(w.At); i >= 0 {
 			byStep[i] = append(byStep[i], w)
 		}
 	}
 	for i, some := range byStep {
-		if m := quantile(some, 0.5); m != nil {
+		if m := latency.Quantile(some, 0.5); m != nil {
 			median = append(median, chart.Point{At: middle(a, i), Value: *m})
-			worst = append(worst, chart.Point{At: middle(a, i), Value: *quantile(some, 1)})
+			worst = append(worst, chart.Point{At: middle(a, i), Value: *latency.Quantile(some, 1)})
 		}
 	}
 	return median, worst

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/chart"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/servers"
 )
 
@@ -34,8 +35,10 @@ func TestPoints(t *testing.T) {
 	if got := values(acceptPoints(a, r)); !slices.Equal(got, []float64{15, 6, 0}) {
 		t.Errorf("accepted %v", got)
 	}
-	took := func(from, ms int) wait { return wait{at(from), time.Duration(ms) * time.Millisecond} }
-	median, worst := waitPoints(a, []wait{took(100, 5), took(200, 9), took(300, 7), took(2100, 40), took(5000, 1)})
+	took := func(from, ms int) latency.Wait {
+		return latency.Wait{At: at(from), Took: time.Duration(ms) * time.Millisecond}
+	}
+	median, worst := waitPoints(a, []latency.Wait{took(100, 5), took(200, 9), took(300, 7), took(2100, 40), took(5000, 1)})
 	if !slices.Equal(values(median), []float64{7, 40}) || !slices.Equal(values(worst), []float64{9, 40}) || !median[1].At.Equal(at(2500)) {
 		t.Errorf("median %v, worst %v", median, worst)
 	}

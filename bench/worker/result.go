@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/parts"
 	"github.com/pushfleet/pushfleet/bench/servers"
-	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
 )
 
@@ -87,7 +87,7 @@ type Result struct {
 	began, from, to time.Time // of the worker; of what counts
 	committed       []sample
 	accepted        servers.Rates
-	waits           []wait
+	waits           []latency.Wait
 }
 
 // describe notes what it is run with.
@@ -110,14 +110,14 @@ func (r *Result) describe(o *Options, c *configs.Config) {
 // figures are what happened between two moments.
 func (r *Result) figures(start, end moment, byPart map[string]int64, embedded bool) {
 	n := float64(end.committed - start.committed)
-	r.Notifications, r.Seconds = int(n), end.at.Sub(start.at).Seconds()
+	r.Notifications, r.Seconds = int(n), end.At.Sub(start.At).Seconds()
 	r.Rate = n / r.Seconds
-	each := spent(start.account, end.account, n)
-	r.WorkerCPU, r.KafkaCPU, r.RedisCPU, r.SimCPU = each[workerProcess], each[kafkaServer], each[redisServer], each[simulator]
-	if used := each[cassandra]; !embedded {
+	spent := end.Since(start.Account)
+	r.WorkerCPU, r.KafkaCPU, r.RedisCPU, r.SimCPU = spent.Each(workerProcess, n), spent.Each(kafkaServer, n), spent.Each(redisServer, n), spent.Each(simulator, n)
+	if used := spent.Each(cassandra, n); !embedded {
 		r.CassandraCPU = &used
 	}
-	r.MeasuringCPU, r.OthersCores, r.Compiling = each[measuring], others(start.account, end.account), usage.Compiling(end.account.at.Sub(start.account.at), start.account.compilers, end.account.compilers)
+	r.MeasuringCPU, r.OthersCores, r.Compiling = spent.Each(measuring, n), spent.Others, spent.Compiling
 	r.Parts = parts.Spread(r.WorkerCPU, byPart)
 	counted := func(name string, labels ...string) float64 {
 		return summed(end.metrics, name, labels...) - summed(start.metrics, name, labels...)

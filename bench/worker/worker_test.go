@@ -21,8 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/parts"
 	"github.com/pushfleet/pushfleet/bench/servers"
+	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
@@ -344,52 +346,10 @@ func TestPasswordIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := timed{id: "x", user: 7, at: time.Now()}
+	p := latency.Sent{ID: "x", User: 7, At: time.Now()}
 	var m push.Message
-	if defect := decode.Message(p.value(people), &m); defect != nil || m.ID != "x" || m.UserID != people.User(7).ID || m.Priority != push.Critical {
+	if defect := decode.Message(passwordOf(&p, people), &m); defect != nil || m.ID != "x" || m.UserID != people.User(7).ID || m.Priority != push.Critical {
 		t.Errorf("%v: %+v", defect, m)
-	}
-}
-
-func TestWaits(t *testing.T) {
-	at := func(ms int) time.Time { return time.UnixMilli(int64(ms)) }
-	noted := func(id string, ms int) servers.Noted {
-		return servers.Noted{Pair: servers.Pair{ID: id, Device: "d"}, At: at(ms)}
-	}
-	list := []timed{{"early", 0, at(10)}, {"a", 1, at(100)}, {"b", 2, at(200)}, {"late", 3, at(900)}}
-	log := []servers.Noted{noted("b", 290), noted("backlog", 110), noted("a", 150), noted("b", 230)}
-	got, err := waits(list, log, at(100), at(800))
-	if err != nil || len(got) != 2 || got[0].took != 50*time.Millisecond || got[1].took != 30*time.Millisecond {
-		t.Errorf("got %v, %v: want the first acceptance of each in that time", got, err)
-	}
-	if _, err := waits(list, log, at(0), at(800)); err == nil || !strings.Contains(err.Error(), "early was not accepted") {
-		t.Errorf("one is missing: %v", err)
-	}
-}
-
-func TestQuantile(t *testing.T) {
-	var hundred []wait
-	for i := range 100 {
-		hundred = append(hundred, wait{took: time.Duration(100-i) * time.Millisecond})
-	}
-	for _, tt := range []struct {
-		why  string
-		list []wait
-		part float64
-		want float64
-	}{
-		{"99 of 100", hundred, 0.99, 99},
-		{"half of 100", hundred, 0.5, 50},
-		{"all", hundred, 1, 100},
-		{"of one", hundred[:1], 0.99, 100},
-		{"of 50, the worst", hundred[50:], 0.99, 50},
-	} {
-		if got := quantile(tt.list, tt.part); got == nil || *got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.why, got, tt.want)
-		}
-	}
-	if got := quantile(nil, 0.5); got != nil {
-		t.Errorf("of none: %v", *got)
 	}
 }
 
@@ -410,10 +370,10 @@ func TestFigures(t *testing.T) {
 	cpu := func(worker, kafka, cassandra time.Duration) map[string]time.Duration {
 		return map[string]time.Duration{workerProcess: worker, kafkaServer: kafka, "cassandra": cassandra, measuring: 0}
 	}
-	start := moment{&account{at, cpu(time.Second, 0, 0), 0, map[int]time.Duration{7: time.Second, 8: time.Second}},
+	start := moment{&usage.Account{At: at, CPU: cpu(time.Second, 0, 0), Compilers: map[int]time.Duration{7: time.Second, 8: time.Second}},
 		[]fleet.Metrics{{"go_memstats_mallocs_total": 500, "push_status_batch_rows_sum": 10, "push_status_batch_rows_count": 10}},
 		allocations{byPart: map[string]int64{"send": 100}, byOwner: map[string]int64{"ours": 100}}, 1000}
-	end := moment{&account{at.Add(2 * time.Second), cpu(3*time.Second, time.Second, 4*time.Second), 10 * time.Second, map[int]time.Duration{7: 2 * time.Second, 9: 2 * time.Second}},
+	end := moment{&usage.Account{At: at.Add(2 * time.Second), CPU: cpu(3*time.Second, time.Second, 4*time.Second), Machine: 10 * time.Second, Compilers: map[int]time.Duration{7: 2 * time.Second, 9: 2 * time.Second}},
 		[]fleet.Metrics{{"go_memstats_mallocs_total": 40_500, "push_status_batch_rows_sum": 2010, "push_status_batch_rows_count": 20}},
 		allocations{byPart: map[string]int64{"send": 200, "users": 300}, byOwner: map[string]int64{"ours": 500}}, 101_000}
 	r := &Result{}

@@ -24,7 +24,7 @@ type world struct {
 	people *crowd.Crowd
 	store  fleet.StatusReader
 	dir    string
-	pids   map[string][]int // of the servers and workers; those of account.go
+	pids   map[string][]int // of the servers and workers, and of this process
 	ends   []func()         // in the order of their making
 }
 
@@ -35,11 +35,12 @@ const (
 	redisServer   = "redis"
 	cassandra     = "cassandra"
 	simulator     = "simulator"
+	measuring     = "measuring" // this one
 )
 
 // open starts the servers and the simulator, makes topics and schema, and registers the users.
 func open(ctx context.Context, o *Options) (*world, error) {
-	w := &world{pids: make(map[string][]int)}
+	w := &world{pids: map[string][]int{measuring: {os.Getpid()}}}
 	if err := w.start(ctx, o); err != nil {
 		w.close() // of what was started
 		return nil, err
@@ -79,7 +80,8 @@ func (w *world) start(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	w.ends = append(w.ends, func() { _ = w.Fleet.Close() })
-	if err := w.register(ctx, o); err != nil {
+	o.Progress("registering %d users", w.people.Users)
+	if err := w.Populate(ctx, w.people); err != nil {
 		return err
 	}
 	store, done, err := w.OpenStatus(ctx)
@@ -136,24 +138,10 @@ const (
 
 // configure is the configuration of the worker: the defaults, but for what says that a machine is slow.
 func configure(c *configs.Config, o *Options) {
-	d := configs.Default()
-	c.Retries, c.Send, c.Status, c.Cassandra.Timeout, c.Dedupe = d.Retries, d.Send, d.Status, d.Cassandra.Timeout, d.Dedupe
-	// On a machine that is too slow the rate is low: nothing is sent twice.
-	c.Send.Deadline, c.Send.Drain, c.Kafka.RebalanceTimeout = time.Minute, 2*time.Minute, 4*time.Minute
-	c.Gates.ProbeTimeout = 2 * time.Minute
-	// A confirm read is good for as long as it is by default: see confirmFor of
-	// the pipeline, which takes the deadline off the shortest tier.
-	c.Retries.Tiers = later(d.Retries.Tiers, c.Send.Deadline-d.Send.Deadline)
-	c.Kafka.SessionTimeout = d.Kafka.SessionTimeout
+	fleet.UseShipped(c, backlogLane, passwordLane)
 	c.Limits.Rules = rules(o.Limits)
 	c.Admin.PProf = true
 	c.Kafka.Topics.Partitions = o.Partitions
-	c.Lanes = nil
-	for _, name := range []string{backlogLane, passwordLane} {
-		lane := d.Lanes[slices.IndexFunc(d.Lanes, func(l configs.Lane) bool { return l.Name == name })]
-		lane.CriticalSenders = []string{"*"}
-		c.Lanes = append(c.Lanes, lane)
-	}
 	if o.Embedded {
 		// The embedded Redis runs its scripts slowly and one at a time, and has its
 		// filters in memory: room for what there is.
@@ -163,14 +151,6 @@ func configure(c *configs.Config, o *Options) {
 	if o.settings != nil {
 		o.settings(c)
 	}
-}
-
-// later are the times, each by d longer.
-func later(times []time.Duration, d time.Duration) (longer []time.Duration) {
-	for _, t := range times {
-		longer = append(longer, t+d)
-	}
-	return longer
 }
 
 // maxLimits is as many as there are windows for.
@@ -187,27 +167,4 @@ func rules(n int) (rules []configs.Rule) {
 		rules = append(rules, r)
 	}
 	return rules
-}
-
-// register makes topics and schema, registers the users and declares the installation new.
-func (w *world) register(ctx context.Context, o *Options) error {
-	if err := w.Prepare(ctx); err != nil {
-		return err
-	}
-	if err := w.DeclareNew(ctx); err != nil {
-		return err
-	}
-	registry, err := w.StartRegistry()
-	if err != nil {
-		return err
-	}
-	o.Progress("registering %d users", w.people.Users)
-	if err := w.Register(ctx, w.people); err != nil {
-		return err
-	}
-	if err := w.AwaitUsers(ctx, w.people); err != nil {
-		return err
-	}
-	_, err = registry.Term(ctx)
-	return err
 }
