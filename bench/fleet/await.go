@@ -121,14 +121,16 @@ func (f *Fleet) behind(ctx context.Context, group, topic string) error {
 // AwaitUsers waits until Redis holds every user of the crowd as it was
 // registered.
 func (f *Fleet) AwaitUsers(ctx context.Context, c *crowd.Crowd) error {
-	return f.await(ctx, "all users are in Redis", func(ctx context.Context) error {
-		return f.eachUser(ctx, c, func(want *crowd.User, got *push.User) error {
+	there := 0 // they stay, and of millions not all are read again
+	return f.await(ctx, "all users are in Redis", func(ctx context.Context) (err error) {
+		there, err = f.eachUser(ctx, c, there, func(want *crowd.User, got *push.User) error {
 			w, g := &want.Preferences, &got.Preferences
 			if len(got.Devices) != len(want.Devices) || w.OptOutAll != g.OptOutAll || len(w.Channels) != len(g.Channels) || len(w.Types) != len(g.Types) {
 				return fmt.Errorf("user %s has %d devices of %d, or other preferences", want.ID, len(got.Devices), len(want.Devices))
 			}
 			return nil
 		})
+		return err
 	})
 }
 
@@ -167,7 +169,7 @@ func (f *Fleet) AwaitPruned(ctx context.Context, c *crowd.Crowd) error {
 		return errors.New("no provider has called a token dead: there is nothing to wait for")
 	}
 	return f.await(ctx, "dead tokens are removed from Redis", func(ctx context.Context) error {
-		return f.eachUser(ctx, c, func(want *crowd.User, got *push.User) error {
+		_, err := f.eachUser(ctx, c, 0, func(want *crowd.User, got *push.User) error {
 			has := map[string]bool{}
 			for _, d := range got.Devices {
 				has[d.Hash] = true
@@ -179,14 +181,16 @@ func (f *Fleet) AwaitPruned(ctx context.Context, c *crowd.Crowd) error {
 			}
 			return nil
 		})
+		return err
 	})
 }
 
-// eachUser reads the crowd's users from Redis until one is not as it should be.
-func (f *Fleet) eachUser(ctx context.Context, c *crowd.Crowd, check func(want *crowd.User, got *push.User) error) error {
+// eachUser reads the crowd's users from Redis, from one number on, until one is not as it should
+// be: there is the number of that one's group.
+func (f *Fleet) eachUser(ctx context.Context, c *crowd.Crowd, from int, check func(want *crowd.User, got *push.User) error) (there int, err error) {
 	reader := users.NewReader(f.redis, false)
 	const group = 5000
-	for from := 0; from < c.Users; from += group {
+	for ; from < c.Users; from += group {
 		n := min(group, c.Users-from)
 		ids, records, found := make([]string, n), make([]push.User, n), make([]*push.User, n)
 		want := make([]crowd.User, n)
@@ -195,13 +199,13 @@ func (f *Fleet) eachUser(ctx context.Context, c *crowd.Crowd, check func(want *c
 			ids[i], found[i] = want[i].ID, &records[i]
 		}
 		if err := reader.Fetch(ctx, ids, found); err != nil {
-			return err
+			return from, err
 		}
 		for i := range ids {
 			if err := check(&want[i], found[i]); err != nil {
-				return err
+				return from, err
 			}
 		}
 	}
-	return nil
+	return from, nil
 }

@@ -103,16 +103,11 @@ func (b *bench) gateway(ctx context.Context, o gateway.Options) error {
 		return fmt.Errorf("finding this program: %w", err)
 	}
 	o.Caller, o.Serve, o.Progress = []string{me, callCommand}, []string{me, serveCommand}, b.progress
-	if o.Gateway == "" {
-		if o.Gateway, err = besideMe("pushgateway"); err != nil {
-			return usageError{fmt.Errorf("--gateway: %w", err)}
-		}
+	if err := findProgram(&o.Gateway, "pushgateway", "--gateway"); err != nil {
+		return usageError{err}
 	}
 	if err := o.Check(); err != nil {
 		return usageError{err}
-	}
-	if _, err := os.Stat(o.Gateway); err != nil {
-		return usageError{fmt.Errorf("--gateway: %w", err)}
 	}
 	r, err := gateway.Run(ctx, o)
 	if err != nil {

@@ -1,7 +1,8 @@
 // Command pushbench measures on this machine, with servers and a simulator of
 // its own: one worker from Kafka to provider, the multiplexer beside other
-// clients, what decides who is sent what, the gateway, segments beside Bloom filters, and
-// what a fleet does under a provider's quota.
+// clients, what decides who is sent what, the gateway, one sender's messages beside another
+// one's message to many, segments beside Bloom filters, and what a fleet does under a
+// provider's quota.
 // bench/README.md has recorded figures.
 //
 //	main.go     exit statuses, what the commands share
@@ -9,6 +10,7 @@
 //	send.go     pushbench send, on Linux
 //	gates.go    pushbench gates, on Linux
 //	gateway.go  pushbench gateway, on Linux
+//	beside.go   pushbench beside, on Linux
 //	lookup.go   pushbench lookup, on Linux
 //	stress.go   pushbench stress, on Linux
 package main
@@ -112,4 +114,17 @@ func besideMe(name string) (string, error) {
 		}
 	}
 	return exec.LookPath(name)
+}
+
+// findProgram fills in the path of one of our programs, unless a flag has named another one, which must be there.
+func findProgram(path *string, name, flag string) (err error) {
+	if *path == "" {
+		*path, err = besideMe(name)
+	} else {
+		_, err = os.Stat(*path)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	return nil
 }

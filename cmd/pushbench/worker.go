@@ -134,18 +134,13 @@ func (b *bench) prepareWorker(o *worker.Options) error {
 	}
 	o.Serve = []string{me, serveCommand}
 	o.Progress = b.progress
-	if o.Worker == "" && !o.Embedded {
-		if o.Worker, err = besideMe("pushworker"); err != nil {
-			return usageError{fmt.Errorf("--worker: %w", err)}
+	if !o.Embedded {
+		if err := findProgram(&o.Worker, "pushworker", "--worker"); err != nil {
+			return usageError{err}
 		}
 	}
 	if err := o.Check(); err != nil {
 		return usageError{err}
-	}
-	if !o.Embedded {
-		if _, err := os.Stat(o.Worker); err != nil {
-			return usageError{fmt.Errorf("--worker: %w", err)}
-		}
 	}
 	return nil
 }

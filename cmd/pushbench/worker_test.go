@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 func TestWorkerUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"10,000":       {"--embedded", "--notifications", "10"},
-		"commit log":   {"--worker", "x", "--commit-log", "group"},
+		"commit log":   {"--worker", os.Args[0], "--commit-log", "group"},
 		"no Cassandra": {"--embedded", "--commit-log", "batch"},
 		"limit":        {"--embedded", "--limits", "-1"},
 		"confirmed":    {"--embedded", "--confirms", "2"},

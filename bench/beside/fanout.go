@@ -1,0 +1,127 @@
+//go:build linux
+
+package beside
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pushfleet/pushfleet/bench/fleet"
+)
+
+// fanoutBody is what is sent to all subscribers.
+const fanoutBody = `{"title":"Snow until Sunday","body":"Up to 40 cm above 1,200 m, and fresh tracks on all of the slopes that are open."}`
+
+// fanout is a message to all subscribers that is under way.
+type fanout struct {
+	w        *world
+	o        *Options
+	audience *fleet.Audience
+	receipt  string
+	began    time.Time
+	before   int // pushes accepted before
+	others   int // single messages among them
+
+	emitted int
+	ended   time.Time // of emitting; zero = it goes on
+	pushed  int
+}
+
+// subscribe makes the topic, and all users but the receivers its subscribers.
+func (w *world) subscribe(ctx context.Context, o *Options) (*fleet.Audience, error) {
+	o.Progress("writing %d subscribers", o.Subscribers)
+	a := &fleet.Audience{Name: "everybody", Service: fanoutLane, Caller: crew, Address: w.address}
+	if o.SameLane {
+		a.Service = messageLane
+	}
+	if err := a.Make(ctx, w.working[0]); err != nil {
+		return nil, err
+	}
+	return a, w.Subscribe(ctx, a.Name, o.Subscribers, func(i int) string { return w.people.User(receivers + i).ID })
+}
+
+// begin sends the message.
+func (f *fanout) begin(ctx context.Context) (err error) {
+	if f.before, err = f.w.sim.Total(ctx); err != nil {
+		return err
+	}
+	if f.others, err = f.singles(ctx); err != nil {
+		return err
+	}
+	f.began = time.Now()
+	f.receipt, err = f.audience.Send(ctx, fanoutBody)
+	return err
+}
+
+// singles is how many pushes to receivers were accepted so far.
+func (f *fanout) singles(ctx context.Context) (int, error) {
+	noted, err := f.w.sim.Noted(ctx)
+	return len(noted), err
+}
+
+// How often it is looked at, how often that is told, and after how long without a push it counts as stuck.
+const (
+	lookPause = 200 * time.Millisecond
+	sayEvery  = 5 * time.Second
+	patience  = 2 * time.Minute
+)
+
+// follow returns when all is emitted and pushed, or Options.Seconds are over.
+func (f *fanout) follow(ctx context.Context) error {
+	ticker := time.NewTicker(lookPause)
+	defer ticker.Stop()
+	said, grown := time.Now(), time.Now()
+	for {
+		before := f.pushed
+		if err := f.look(ctx); err != nil {
+			return err
+		}
+		if f.pushed > before {
+			grown = time.Now()
+		}
+		if time.Since(said) >= sayEvery {
+			said = time.Now()
+			f.o.Progress("  %d emitted, %d pushed", f.emitted, f.pushed)
+		}
+		switch {
+		case f.done() || f.o.Seconds > 0 && time.Since(f.began) >= seconds(f.o.Seconds):
+			return nil
+		case time.Since(grown) >= patience:
+			return fmt.Errorf("nothing was pushed for %v: %d of %d were, %d are emitted%s", patience, f.pushed, f.o.Subscribers, f.emitted, f.w.Logs())
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}
+
+func (f *fanout) done() bool { return !f.ended.IsZero() && f.pushed >= f.o.Subscribers }
+
+// look asks how far it is.
+func (f *fanout) look(ctx context.Context) error {
+	if err := f.w.ended(); err != nil {
+		return err
+	}
+	if f.ended.IsZero() {
+		p, err := f.audience.Progress(ctx, f.receipt)
+		if err != nil {
+			return err
+		}
+		if f.emitted = p.Fanout.Emitted; p.Final {
+			f.ended = time.Now()
+			if err := p.All(f.o.Subscribers); err != nil {
+				return err
+			}
+		}
+	}
+	total, err := f.w.sim.Total(ctx)
+	if err != nil {
+		return err
+	}
+	singles, err := f.singles(ctx)
+	f.pushed = total - f.before - max(0, singles-f.others)
+	return err
+}
