@@ -125,6 +125,7 @@ var mayImport = map[string][]string{
 	"bench/send":                      {everything},
 	"bench/gates":                     {everything},
 	"bench/gateway":                   {everything},
+	"bench/beside":                    {everything},
 	"bench/endtoend":                  {everything}, // tests only
 	"bench/channel":                   nil,          // tests only
 	"bench/lookup":                    {"segments"},

@@ -25,6 +25,7 @@ type fanout struct {
 
 	emitted int
 	ended   time.Time // of emitting; zero = it goes on
+	unknown error     // why the gateway did not say how far it is, when it was asked last
 	pushed  int
 }
 
@@ -88,7 +89,7 @@ func (f *fanout) follow(ctx context.Context) error {
 		case f.done() || f.o.Seconds > 0 && time.Since(f.began) >= seconds(f.o.Seconds):
 			return nil
 		case time.Since(grown) >= patience:
-			return fmt.Errorf("nothing was pushed for %v: %d of %d were, %d are emitted%s", patience, f.pushed, f.o.Subscribers, f.emitted, f.w.Logs())
+			return fmt.Errorf("nothing was pushed for %v: %d of %d were, %d are emitted (%v)%s", patience, f.pushed, f.o.Subscribers, f.emitted, f.unknown, f.w.Logs())
 		}
 		select {
 		case <-ctx.Done():
@@ -105,17 +106,8 @@ func (f *fanout) look(ctx context.Context) error {
 	if err := f.w.ended(); err != nil {
 		return err
 	}
-	if f.ended.IsZero() {
-		p, err := f.audience.Progress(ctx, f.receipt)
-		if err != nil {
-			return err
-		}
-		if f.emitted = p.Fanout.Emitted; p.Final {
-			f.ended = time.Now()
-			if err := p.All(f.o.Subscribers); err != nil {
-				return err
-			}
-		}
+	if err := f.askGateway(ctx); err != nil {
+		return err
 	}
 	total, err := f.w.sim.Total(ctx)
 	if err != nil {
@@ -124,4 +116,20 @@ func (f *fanout) look(ctx context.Context) error {
 	singles, err := f.singles(ctx)
 	f.pushed = total - f.before - max(0, singles-f.others)
 	return err
+}
+
+// askGateway asks for the receipt until it is final. Without an answer, as Cassandra is slow, it goes on.
+func (f *fanout) askGateway(ctx context.Context) error {
+	if !f.ended.IsZero() {
+		return nil
+	}
+	p, err := f.audience.Progress(ctx, f.receipt)
+	if f.unknown = err; err != nil {
+		return context.Cause(ctx)
+	}
+	if f.emitted = p.Fanout.Emitted; !p.Final {
+		return nil
+	}
+	f.ended = time.Now()
+	return p.All(f.o.Subscribers)
 }
