@@ -156,11 +156,20 @@ func writeSubscribers(ctx context.Context, tables subscriptions.Tables, t *subsc
 	return context.Cause(ctx)
 }
 
-func writeBatch(ctx context.Context, tables subscriptions.Tables, rows [][]any) error {
+// writeTries is how often a batch is written that a busy Cassandra does not answer: again, it is the same rows.
+const writeTries = 5
+
+func writeBatch(ctx context.Context, tables subscriptions.Tables, rows [][]any) (err error) {
 	const insert = "INSERT INTO subscriptions (topic, layout, bucket, slice, user, mode, priority, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?); "
 	var values []any
 	for _, row := range rows {
 		values = append(values, row...)
 	}
-	return tables.Exec(ctx, "BEGIN UNLOGGED BATCH "+strings.Repeat(insert, len(rows))+"APPLY BATCH", values...)
+	for range writeTries {
+		err = tables.Exec(ctx, "BEGIN UNLOGGED BATCH "+strings.Repeat(insert, len(rows))+"APPLY BATCH", values...)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
 }

@@ -20,6 +20,7 @@ type kept struct {
 	users   map[string]int // guarded by mu; rows of each
 	batches int            // guarded by mu
 	err     error          // of every statement
+	busy    int            // guarded by mu; how many statements are not answered first
 }
 
 func (k *kept) Exec(_ context.Context, statement string, values ...any) error {
@@ -27,6 +28,10 @@ func (k *kept) Exec(_ context.Context, statement string, values ...any) error {
 	defer k.mu.Unlock()
 	if k.err != nil {
 		return k.err
+	}
+	if k.busy > 0 {
+		k.busy--
+		return errors.New("timed out")
 	}
 	k.batches++
 	const columns = 8
@@ -47,7 +52,7 @@ func (*kept) Query(context.Context, string, []any, []any, func()) error { return
 // Every subscriber is written once, in batches of one partition each, and a failure ends it.
 func TestSubscribersAreWritten(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("user-%08d", i) }
-	k := &kept{users: map[string]int{}}
+	k := &kept{users: map[string]int{}, busy: writeTries - 1}
 	topic := &subscriptions.Topic{Name: "everybody", Layout: subscriptions.Layout{Number: 1, Buckets: 4}}
 	if err := writeSubscribers(t.Context(), k, topic, 1000, name); err != nil {
 		t.Fatal(err)
