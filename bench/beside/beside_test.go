@@ -64,7 +64,7 @@ func TestRealRun(t *testing.T) {
 			o.Subscribers, o.SameLane, o.WarmUp, o.Idle, o.Partitions = 3000, sameLane, 0, 2, 2
 			o.Gateway, o.Worker, o.Serve, o.Progress = programs.Gateway, programs.Worker, []string{os.Args[0], asServer}, t.Logf
 			// Ended by this and not by the test's own time-out, it tells what was missing.
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 			defer cancel()
 			r, err := Run(ctx, o)
 			if err != nil {
