@@ -232,7 +232,7 @@ const plantedOnly = "bench/mutants/planted"
 // their tests besides. Rows are found by the longest prefix; a module without
 // a row is refused, so that a dependency is a decision.
 var confined = map[string]struct{ in, tests []string }{
-	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants", "wiring/rightstest"}, tests: []string{"worker", "dashboard", "cmd/pushctl", "cmd/pushgateway", "deploy/local", "deploy/embedded"}},
+	"github.com/twmb/franz-go":           {in: []string{"kafka", "bench/chaos", "bench/mutants", "wiring/rightstest"}, tests: []string{"worker", "dashboard", "cmd/pushctl", "cmd/pushgateway", "deploy/local", "deploy/embedded", "bench/endtoend"}},
 	"github.com/twmb/franz-go/pkg/kfake": {in: []string{"deploy/embedded", "bench/mutants", "wiring/rightstest"}, tests: []string{everything}},
 	"github.com/gocql/gocql":             {in: []string{"status", "bench/chaos"}, tests: []string{"deploy/local"}},
 	"github.com/redis/go-redis":          {in: []string{"shards", "shards/shardstest", "dedupe", "users", "limits", "limits/senders", "collapse", "pauses", "gateway/firsts", "users/erase", "users/state", "users/userstest"}, tests: []string{"deploy/embedded", "gateway/quota"}},

@@ -28,11 +28,15 @@ import (
 var programs fleet.Programs
 
 func TestMain(m *testing.M) {
+	if spec := os.Getenv(envMortal); spec != "" {
+		os.Exit(runMortal(spec))
+	}
 	fleettest.Main(m, func(ctx context.Context, dir string) (err error) {
 		if os.Getenv(local.EnvServers) == "" {
 			return nil // all tests are skipped
 		}
-		programs, err = fleet.Build(ctx, dir, true, "pushworker", "pushctl", "pushgateway")
+		race := os.Getenv(envSubscribers) == "" // a million take long enough without
+		programs, err = fleet.Build(ctx, dir, race, "pushworker", "pushctl", "pushgateway")
 		return err
 	})
 }

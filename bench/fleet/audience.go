@@ -110,7 +110,7 @@ func (f *Fleet) Subscribe(ctx context.Context, topic string, n int, user func(i 
 	if err != nil {
 		return err
 	}
-	return writeSubscribers(ctx, session, &t, n, user)
+	return WriteSubscribers(ctx, session, &t, n, user)
 }
 
 // How subscribers are written: rows of one partition in a batch, and batches at once.
@@ -119,8 +119,9 @@ const (
 	batchesAtOnce      = 8
 )
 
-// writeSubscribers writes users who subscribed an hour ago.
-func writeSubscribers(ctx context.Context, tables subscriptions.Tables, t *subscriptions.Topic, n int, user func(i int) string) error {
+// WriteSubscribers writes the first n of some users, who subscribed an hour ago, only to the table that a
+// fan-out reads.
+func WriteSubscribers(ctx context.Context, tables subscriptions.Tables, t *subscriptions.Topic, n int, user func(i int) string) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	batches := make(chan [][]any, batchesAtOnce) // closed below, when all are in it

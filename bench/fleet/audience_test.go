@@ -54,14 +54,14 @@ func TestSubscribersAreWritten(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("user-%08d", i) }
 	k := &kept{users: map[string]int{}, busy: writeTries - 1}
 	topic := &subscriptions.Topic{Name: "everybody", Layout: subscriptions.Layout{Number: 1, Buckets: 4}}
-	if err := writeSubscribers(t.Context(), k, topic, 1000, name); err != nil {
+	if err := WriteSubscribers(t.Context(), k, topic, 1000, name); err != nil {
 		t.Fatal(err)
 	}
 	if len(k.users) != 1000 || k.users["user-00000999"] != 1 || k.batches < 16 || k.batches > 20 {
 		t.Errorf("%d users in %d batches", len(k.users), k.batches)
 	}
 	k.err = errors.New("away")
-	if err := writeSubscribers(t.Context(), k, topic, 100_000, name); !errors.Is(err, k.err) {
+	if err := WriteSubscribers(t.Context(), k, topic, 100_000, name); !errors.Is(err, k.err) {
 		t.Errorf("it is away: %v", err)
 	}
 }

@@ -206,6 +206,16 @@ func (f *Fleet) StartFanout() (*Process, error) {
 	return f.start(Programs{Worker: f.options.Programs.Gateway}, "fanout", f.configFile, []string{"fanout"})
 }
 
+// StartMortal starts a program of the caller's that reads the fleet's configuration as ours do
+// and may end by itself, which is no failure. env is as for StartWorker.
+func (f *Fleet) StartMortal(name, program string, env ...string) (*Process, error) {
+	p, err := f.start(Programs{Worker: program}, name, f.configFile, []string{name}, env...)
+	if err == nil {
+		p.ending.Store(true)
+	}
+	return p, err
+}
+
 // StartDashboard starts `pushctl dashboard` at an address, host:port, and returns at once:
 // AwaitPage waits until it serves. Without a key it is for this machine alone.
 func (f *Fleet) StartDashboard(listen string) (*Process, error) {
