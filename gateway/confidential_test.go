@@ -185,12 +185,15 @@ func TestConfidentialMessagesAreRefused(t *testing.T) {
 			t.Errorf("%s: %d %s", tt.why, a.status, a.text)
 		}
 	}
+	if len(w.produced) != 0 {
+		t.Errorf("%d records were produced", len(w.produced))
+	}
+	if a := w.toResults(`{"body": "x"}`); a.status != http.StatusAccepted {
+		t.Errorf("a body without a title: %d %s", a.status, a.text)
+	}
 	w.gateway.o.Inbox = nil
 	if a := w.toResults(diagnosis); a.status != http.StatusNotImplemented {
 		t.Errorf("without inboxes: %d %s", a.status, a.text)
-	}
-	if len(w.produced) != 0 {
-		t.Errorf("%d records were produced", len(w.produced))
 	}
 }
 
@@ -212,7 +215,12 @@ func TestRepeatsOfConfidentialMessages(t *testing.T) {
 	if a := w.toResults(with("code 4712")); a.code() != codeIDTaken {
 		t.Errorf("another text: %d %s", a.status, a.text)
 	}
-	plain := binary.BigEndian.AppendUint64(nil, sumOf([]byte(with("code 4711"))))
+	topic, _ := w.topics.Topic(t.Context(), "results")
+	whole, problem := subscribersOf(&topic).complete([]byte(with("code 4711")))
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	plain := binary.BigEndian.AppendUint64(nil, sumOf(whole))
 	kept.set(func() {
 		for _, value := range kept.texts {
 			if strings.HasPrefix(value, string(plain)) {
