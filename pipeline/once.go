@@ -133,13 +133,16 @@ func itemsOf(waiting map[*line][]*Delivery) []*Item {
 	return slices.Collect(maps.Keys(found))
 }
 
-// intents returns the rows that say: from now on this may have been sent.
+// intents returns the rows that say: from now on this may have been sent. Those of a
+// notification follow each other, so that the store has all of them or none: an heir that
+// finds some ends them, and knows of no others.
 func intents(waiting map[*line][]*Delivery, now time.Time) (rows []push.Row) {
 	for _, ds := range waiting {
 		for _, d := range ds {
 			rows = append(rows, d.row(push.StateSending, "", now))
 		}
 	}
+	slices.SortStableFunc(rows, func(a, b push.Row) int { return cmp.Compare(a.ID, b.ID) })
 	return rows
 }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"time"
 
@@ -131,8 +130,13 @@ func (g *merger) add(ctx context.Context, rows []push.Row, prompt bool) error {
 		return fmt.Errorf("writing %d status rows to %s: %w", len(rows), g.place, err)
 	}
 	c := &call{left: len(rows), prompt: prompt, done: make(chan struct{})}
-	for part := range slices.Chunk(rows, push.Stretch/2) {
-		g.admit(c, part)
+	for rest := rows; len(rest) > 0; {
+		n := min(push.Stretch/2, len(rest))
+		for n < min(push.Stretch/2+together, len(rest)) && rest[n].ID == rest[n-1].ID {
+			n++
+		}
+		g.admit(c, rest[:n])
+		rest = rest[n:]
 		runtime.Gosched() // as push.Yielding does, without the lock
 	}
 	select {
@@ -143,6 +147,19 @@ func (g *merger) add(ctx context.Context, rows []push.Row, prompt bool) error {
 	case <-ctx.Done():
 		return g.abandon(ctx, c, len(rows))
 	}
+}
+
+// together is how many rows of an id that follow each other in a call are in one batch, at the
+// least: of these a worker that dies has written all or none, as a batch is of one partition,
+// whose mutation is atomic.
+const together = 64
+
+// full reports whether a batch takes no more rows. same = the next one is of the id of its last.
+func (g *merger) full(b *batch, same bool) bool {
+	if same && b.rows.len() < g.opts.rows+together && len(b.rows.data) < g.opts.bytes+g.opts.bytes/4 {
+		return false
+	}
+	return b.rows.len() >= g.opts.rows || len(b.rows.data) >= g.opts.bytes
 }
 
 // admit encodes some of a call's rows into the batches of their buckets. All calls wait
@@ -164,7 +181,7 @@ func (g *merger) admit(c *call, rows []push.Row) {
 				g.hasten(b)
 			}
 		}
-		if b.rows.len() >= g.opts.rows || len(b.rows.data) >= g.opts.bytes {
+		if g.full(b, i+1 < len(rows) && rows[i+1].ID == r.ID) {
 			g.fill(b)
 			b = nil
 		}

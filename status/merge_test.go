@@ -189,6 +189,50 @@ func TestFullBatchDoesNotLinger(t *testing.T) {
 	}
 }
 
+// Rows of an id that follow each other are in one batch, which may be larger for it, but not
+// without a bound, and whatever parts a call is taken in.
+func TestRowsOfAnIDStayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		g := testMerger(t, s, nil)
+		defer g.close()
+		var rows []push.Row
+		of := func(id string, n int) {
+			for range n {
+				rows = append(rows, rowsOf(id)...)
+			}
+		}
+		for i := range 40 { // of one bucket, five rows of which are a batch
+			of(fmt.Sprintf("a%02d", i), 1+i%4)
+		}
+		of("b-many", 200)
+		if err := g.write(t.Context(), rows); err != nil {
+			t.Fatal(err)
+		}
+		in := map[string]int{} // batches
+		for _, batch := range s.batches {
+			found := map[string]bool{}
+			for _, r := range batch {
+				found[r.ID] = true
+			}
+			for id := range found {
+				in[id]++
+			}
+			if len(batch) > 5+together {
+				t.Errorf("a batch of %d rows", len(batch))
+			}
+		}
+		for id, n := range in {
+			if id != "b-many" && n != 1 || id == "b-many" && (n < 3 || n > 8) {
+				t.Errorf("%s is in %d batches", id, n)
+			}
+		}
+		if len(in) != 41 {
+			t.Errorf("%d ids", len(in))
+		}
+	})
+}
+
 func TestWriteReturnsOnlyWhenEveryRowIsDurable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := map[int64]chan struct{}{'a': make(chan struct{}), 'b': make(chan struct{})}
