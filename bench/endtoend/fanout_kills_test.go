@@ -57,9 +57,9 @@ func plannedKills(draw *rand.Rand) []mortal {
 	draw.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
 	plan := []mortal{{Point: "before begin", Nth: 1}, {Point: "after begin", Nth: 1}}
 	for _, p := range points {
-		most := 5 // of chunks, of which there are 256
+		most := 8 // of chunks, of which there are 256
 		if step := strings.Fields(p)[1]; step == "page" || step == "state" || step == stepAck {
-			most = 25 // of pages, of which a chunk has four
+			most = 40 // of pages, of which a chunk has four
 		}
 		plan = append(plan, mortal{Point: p, Nth: 1 + draw.IntN(most)})
 	}
@@ -79,10 +79,10 @@ func TestKillsArePlannedAtEachPoint(t *testing.T) {
 
 // What happens beside the kills, by how many there were.
 const (
-	secondJoins     = 7 // another process of fan-outs
-	secondLeaves    = 11
-	redisWiped      = 13
-	secondJoinsOnce = 15 // more, to the end
+	secondJoins   = 7 // another process of fan-outs
+	secondLeaves  = 11
+	redisWiped    = 13
+	secondReturns = 15 // to the end
 )
 
 // A message to all subscribers of a topic, whose processes of fan-outs are killed 20 times, at
@@ -95,25 +95,20 @@ func TestKilledFanoutReachesEachSubscriberOnce(t *testing.T) {
 	plan := plannedKills(rand.New(rand.NewPCG(killsSeed, uint64(f.size))))
 	going := f.goAndCome(len(plan))
 	worker := f.worker()
-	f.accept(func() *fleet.Process { return f.startMortal(plan[0]) })
-	second := (*fleet.Process)(nil)
+	f.accept()
+	var second *fleet.Process
 	for i, m := range plan {
 		switch i {
-		case secondJoins, secondJoinsOnce:
-			second = f.startMortal(mortal{Rate: f.size / 200})
+		case secondJoins, secondReturns:
+			second = f.startMortal(mortal{Rate: f.size / 400})
 		case secondLeaves:
 			check(t, second.AwaitMetric(f.waiting(), func(n float64) bool { return n > 0 }, "push_fanout_records_total"))
 			f.endInOrder(second)
 		case redisWiped:
-			check(t, f.AwaitAccepted(f.waiting(), 1))
-			check(t, f.redis.Wipe(f.waiting()))
-			t.Logf("Redis is wiped after %d pushes", f.Sim.Ledger().Totals().Accepted)
+			f.wipe()
 		}
 		f.turn <- struct{}{}
-		if i > 0 {
-			f.victim = f.startMortal(m)
-		}
-		f.dies(f.victim, m)
+		f.dies(f.startMortal(m), m)
 	}
 	close(f.turn)
 	<-going
@@ -124,6 +119,18 @@ func TestKilledFanoutReachesEachSubscriberOnce(t *testing.T) {
 		f.endInOrder(p)
 	}
 	f.judge(a)
+}
+
+// wipe empties Redis in the middle of the pushes.
+func (f *killedFanout) wipe() {
+	f.t.Helper()
+	check(f.t, f.AwaitAccepted(f.waiting(), 1))
+	check(f.t, f.redis.Wipe(f.waiting()))
+	pushed := f.Sim.Ledger().Totals().Accepted
+	f.t.Logf("Redis is wiped after %d pushes", pushed)
+	if pushed >= uint64(f.size)*9/10 {
+		f.t.Errorf("%d of %d are pushed: too late to lose everything in the middle", pushed, f.size)
+	}
 }
 
 // dies waits until a process has killed itself at its point.
