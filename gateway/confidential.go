@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strings"
+
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/seal"
 	"github.com/pushfleet/pushfleet/inbox"
@@ -30,7 +32,7 @@ const onDevices = `,"apns":{"payload":{"aps":{"mutable-content":1}}}}`
 // what is kept for its readers, which it returns.
 func (c *Confidential) seal(k *check, a *audience, m *message) ([]byte, *Problem) {
 	read := &k.read
-	if read.Title == "" && read.Body == "" {
+	if strings.TrimSpace(read.Title) == "" && strings.TrimSpace(read.Body) == "" {
 		return nil, newProblem(codeInvalidField, "a message to a confidential topic is to be read: want a title or a body").at("/body").of(m.id)
 	}
 	for _, raw := range []struct {

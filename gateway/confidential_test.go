@@ -175,6 +175,8 @@ func TestConfidentialMessagesAreRefused(t *testing.T) {
 	w := confidentialWorld(t, &log)
 	for _, tt := range []struct{ why, body, pointer string }{
 		{"nothing to read", `{"data": {"a": "b"}}`, "/body"},
+		{"a blank", `{"title": "", "body": " "}`, "/body"},
+		{"the fleet's own member", `{"title": "x", "data": {"pf_confidential": "1"}}`, "/data/pf_confidential"},
 		{"a picture alone", `{"image": "https://x.example/y"}`, "/body"},
 		{"what is Apple's", `{"title": "x", "apns": {"payload": {"aps": {"sound": "x"}}}}`, "/apns"},
 		{"Apple's headers", `{"title": "x", "apns": {"headers": {"apns-priority": "5"}}}`, "/apns"},
@@ -194,6 +196,15 @@ func TestConfidentialMessagesAreRefused(t *testing.T) {
 	w.gateway.o.Inbox = nil
 	if a := w.toResults(diagnosis); a.status != http.StatusNotImplemented {
 		t.Errorf("without inboxes: %d %s", a.status, a.text)
+	}
+}
+
+// What tells of a text elsewhere is nobody's to send: workers would keep no entry of it.
+func TestTheNoticeIsReserved(t *testing.T) {
+	w := newWorld(t)
+	a := w.post(`{"app": "shop", "user_id": "u42", "service_type": "transactional", "title": "Your code", "data": {"pf_confidential": "1"}}`)
+	if a.status != http.StatusUnprocessableEntity || a.code() != codeInvalidField || a.pointer() != "/data/pf_confidential" || len(w.produced) != 0 {
+		t.Errorf("%d %s", a.status, a.text)
 	}
 }
 

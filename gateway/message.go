@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pushfleet/pushfleet/explain"
+	"github.com/pushfleet/pushfleet/inbox"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
 )
@@ -116,6 +117,9 @@ func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
 		return newProblem(codeForeignApp, "this key is not for the app that the message names").at("/app").of(id)
 	case !known:
 		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"}).of(id)
+	}
+	if bytes.Contains(m.Data, []byte(inbox.NoticeMember)) {
+		return newProblem(codeInvalidField, inbox.NoticeMember+" is the fleet's: it says that a text is read elsewhere").at("/data/" + inbox.NoticeMember).of(id)
 	}
 	l, problem := g.lane(&says)
 	if problem != nil {

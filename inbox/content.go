@@ -31,10 +31,21 @@ func ContentOf(m *push.Message) (text []byte, ok bool) {
 }
 
 // NoticeData is the data of a notification of a confidential message: the text is beside the
-// inbox of its user, and the app can fetch it there.
-const NoticeData = `{` + noticeMember + `"1"}`
+// inbox of its user, and the app can fetch it there. The member is reserved (docs/messages.md).
+const NoticeData = `{` + noticeMember + `}`
 
-const noticeMember = `"pf_confidential":`
+// NoticeMember is the name of the member.
+const NoticeMember = "pf_confidential"
 
-// IsNotice reports whether a message is such a notification, which is no entry of its own.
-func IsNotice(m *push.Message) bool { return bytes.Contains(m.Data, []byte(noticeMember)) }
+const noticeMember = `"` + NoticeMember + `":"1"`
+
+// IsNotice reports whether a message is such a notification, which is no entry of its own: it
+// has nothing to be read but a title, and no data but that and a click token.
+func IsNotice(m *push.Message) bool {
+	if m.Body != "" || m.Image != "" || m.Video != "" {
+		return false
+	}
+	rest, ok := bytes.CutSuffix(m.Data, []byte(noticeMember+`}`))
+	const token = `{"pf_click":"`
+	return ok && (string(rest) == `{` || bytes.HasPrefix(rest, []byte(token)) && bytes.IndexByte(rest[len(token):], '"') == len(rest)-len(token)-len(`",`))
+}

@@ -101,9 +101,15 @@ func TestInboxKeeps(t *testing.T) {
 func TestANoticeIsNoEntry(t *testing.T) {
 	s := &someInboxes{}
 	b := &pipeline.Batch{}
-	for id, data := range map[string]string{"notice": inbox.NoticeData, "with a click token": `{"pf_click":"t",` + inbox.NoticeData[1:], "other": `{"k":"pf_confidential"}`} {
-		b.Items = append(b.Items, item(id, func(it *pipeline.Item) { it.Title, it.Data = "New message", []byte(data) }))
+	notices := map[string]string{"notice": inbox.NoticeData, "with a click token": `{"pf_click":"t",` + inbox.NoticeData[1:]}
+	others := map[string]string{"a value": `{"k":"pf_confidential"}`, "more data": `{"order":"17",` + inbox.NoticeData[1:], "more behind a token": `{"pf_click":"t","order":"17",` + inbox.NoticeData[1:],
+		"another value": `{"pf_confidential":"yes"}`, "no data": ``}
+	for _, list := range []map[string]string{notices, others} {
+		for id, data := range list {
+			b.Items = append(b.Items, item(id, func(it *pipeline.Item) { it.Title, it.Data = "New message", []byte(data) }))
+		}
 	}
+	b.Items = append(b.Items, item("a text", func(it *pipeline.Item) { it.Title, it.Body, it.Data = "Your code", "is 4711", []byte(inbox.NoticeData) }))
 	for _, stage := range []pipeline.Stage{&stages.Devices{}, &stages.Inbox{Inboxes: s, Lane: "bulk"}} {
 		if err := stage.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
@@ -114,8 +120,13 @@ func TestANoticeIsNoEntry(t *testing.T) {
 			t.Errorf("%s: %v %s", it.ID, it.Verdict, it.Reason)
 		}
 	}
-	if len(s.written) != 1 || s.written[0].ID != "other" {
-		t.Errorf("written %+v", s.written)
+	for _, e := range s.written {
+		if _, is := notices[e.ID]; is {
+			t.Errorf("%s is written", e.ID)
+		}
+	}
+	if len(s.written) != len(others)+1 {
+		t.Errorf("%d are written", len(s.written))
 	}
 }
 

@@ -37,7 +37,7 @@ func (k topicInboxes) Keep(ctx context.Context, j *fanout.Job, m *push.Message) 
 	}
 	t, err := k.topics.Topic(ctx, j.To.Name)
 	switch {
-	case errors.Is(err, subscriptions.ErrNoTopic): // then it has no subscribers
+	case errors.Is(err, subscriptions.ErrNoTopic) && len(j.Sealed) == 0: // then it has no subscribers
 		return nil
 	case err != nil:
 		return err

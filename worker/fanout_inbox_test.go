@@ -76,6 +76,11 @@ func TestSealedTextsAreKept(t *testing.T) {
 	if err := TopicInboxes(topics, store).Keep(t.Context(), j, &push.Message{Title: "New message"}); err != nil {
 		t.Fatal(err)
 	}
+	gone := *j
+	gone.To.Name = "not-seen-yet" // without the text nobody may be pushed
+	if err := TopicInboxes(topics, store).Keep(t.Context(), &gone, &push.Message{Title: "New message"}); !errors.Is(err, subscriptions.ErrNoTopic) {
+		t.Errorf("a topic that is not there: %v", err)
+	}
 	list := store.OfTopic(inbox.Topic{Name: "results", App: "clinic"})
 	if len(list) != 1 || string(list[0].Content) != string(j.Sealed) || list[0].ID != j.Message.String() {
 		t.Errorf("%+v", list)
