@@ -11,17 +11,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/bench/usage"
@@ -38,17 +35,9 @@ import (
 const asServer = "serve"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == asServer {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err := servers.Serve(ctx, os.Args[2:], os.Stderr)
-		stop()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
+	fleettest.Roles(m, map[string]func(context.Context, []string) error{
+		asServer: func(ctx context.Context, args []string) error { return servers.Serve(ctx, args, os.Stderr) },
+	})
 }
 
 // TestRealRun: everything is sent and arrives, whether the message to many is in the lane of the others or not.

@@ -14,19 +14,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"go.uber.org/goleak"
 
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/bench/send"
 	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/bench/usage"
@@ -45,22 +43,10 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && (os.Args[1] == asCaller || os.Args[1] == asServer) {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		var err error
-		if os.Args[1] == asCaller {
-			err = Call(ctx, os.Stdin, os.Stdout)
-		} else {
-			err = servers.Serve(ctx, os.Args[2:], os.Stderr)
-		}
-		stop()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
+	fleettest.Roles(m, map[string]func(context.Context, []string) error{
+		asServer: func(ctx context.Context, args []string) error { return servers.Serve(ctx, args, os.Stderr) },
+		asCaller: func(ctx context.Context, _ []string) error { return Call(ctx, os.Stdin, os.Stdout) },
+	})
 }
 
 // small is a run of a few seconds, in which nobody measures anything.

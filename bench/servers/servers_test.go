@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/providers/sim"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/status"
@@ -26,17 +23,9 @@ import (
 const asServer = "serve"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == asServer {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err := Serve(ctx, os.Args[2:], os.Stderr)
-		stop()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
+	fleettest.Roles(m, map[string]func(context.Context, []string) error{
+		asServer: func(ctx context.Context, args []string) error { return Serve(ctx, args, os.Stderr) },
+	})
 }
 
 func program() []string { return []string{os.Args[0], asServer} }

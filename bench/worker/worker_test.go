@@ -7,20 +7,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/pushfleet/pushfleet/bench/fleet"
+	"github.com/pushfleet/pushfleet/bench/fleet/fleettest"
 	"github.com/pushfleet/pushfleet/bench/latency"
 	"github.com/pushfleet/pushfleet/bench/parts"
 	"github.com/pushfleet/pushfleet/bench/servers"
@@ -36,17 +32,9 @@ import (
 const asServer = "serve"
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 2 && os.Args[1] == asServer {
-		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-		err := servers.Serve(ctx, os.Args[2:], os.Stderr)
-		stop()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
+	fleettest.Roles(m, map[string]func(context.Context, []string) error{
+		asServer: func(ctx context.Context, args []string) error { return servers.Serve(ctx, args, os.Stderr) },
+	})
 }
 
 // small is a run of some seconds, in which nobody measures anything. The worker polls little ahead: otherwise most of its work
