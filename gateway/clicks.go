@@ -74,7 +74,7 @@ func (g *Gateway) clickable(k *check, value []byte, id string, to owner) ([]byte
 		return nil, noClicks().at("/" + memberClicks)
 	case to.user == "":
 		return nil, newProblem(codeInvalidField, "clicks are counted by user, and the message is for a device alone").at("/" + memberClicks)
-	case hasClick(value):
+	case hasData(value, clickKey):
 		return nil, newProblem(codeInvalidField, "the click token has this name").at("/" + memberData + "/" + clickKey)
 	case k.many:
 		return value, nil

@@ -127,8 +127,8 @@ func dataOf(value []byte) []byte {
 	return data
 }
 
-// hasClick reports whether the data of a message has something under the token's name.
-func hasClick(value []byte) (has bool) {
-	members(append([]byte{'{'}, dataOf(value)...), func(name, _, _ []byte) { has = has || string(name) == clickKey })
+// hasData reports whether the data of a message has something under a name.
+func hasData(value []byte, wanted string) (has bool) {
+	members(append([]byte{'{'}, dataOf(value)...), func(name, _, _ []byte) { has = has || string(name) == wanted })
 	return has
 }

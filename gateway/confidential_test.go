@@ -206,6 +206,9 @@ func TestTheNoticeIsReserved(t *testing.T) {
 	if a.status != http.StatusUnprocessableEntity || a.code() != codeInvalidField || a.pointer() != "/data/pf_confidential" || len(w.produced) != 0 {
 		t.Errorf("%d %s", a.status, a.text)
 	}
+	if a := w.post(`{"app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x", "data": {"about": "pf_confidential"}}`); a.status != http.StatusAccepted {
+		t.Errorf("the word as a value: %d %s", a.status, a.text)
+	}
 }
 
 // A repeat is known, also after the key was exchanged, and another text is another message;
