@@ -20,8 +20,6 @@ type fanout struct {
 	audience *fleet.Audience
 	receipt  string
 	began    time.Time
-	before   int // pushes accepted before
-	others   int // single messages among them
 
 	emitted int
 	ended   time.Time // of emitting; zero = it goes on
@@ -44,21 +42,9 @@ func (w *world) subscribe(ctx context.Context, o *Options) (*fleet.Audience, err
 
 // begin sends the message.
 func (f *fanout) begin(ctx context.Context) (err error) {
-	if f.before, err = f.w.sim.Total(ctx); err != nil {
-		return err
-	}
-	if f.others, err = f.singles(ctx); err != nil {
-		return err
-	}
 	f.began = time.Now()
 	f.receipt, err = f.audience.Send(ctx, fanoutBody)
 	return err
-}
-
-// singles is how many pushes to receivers were accepted so far.
-func (f *fanout) singles(ctx context.Context) (int, error) {
-	noted, err := f.w.sim.Noted(ctx)
-	return len(noted), err
 }
 
 // How often it is looked at, how often that is told, and after how long without a push it counts as stuck.
@@ -102,19 +88,14 @@ func (f *fanout) follow(ctx context.Context) error {
 func (f *fanout) done() bool { return !f.ended.IsZero() && f.pushed >= f.o.Subscribers }
 
 // look asks how far it is.
-func (f *fanout) look(ctx context.Context) error {
+func (f *fanout) look(ctx context.Context) (err error) {
 	if err := f.w.ended(); err != nil {
 		return err
 	}
 	if err := f.askGateway(ctx); err != nil {
 		return err
 	}
-	total, err := f.w.sim.Total(ctx)
-	if err != nil {
-		return err
-	}
-	singles, err := f.singles(ctx)
-	f.pushed = total - f.before - max(0, singles-f.others)
+	f.pushed, err = f.w.sim.Others(ctx) // receivers are written down, and nobody else has got one before
 	return err
 }
 

@@ -88,6 +88,9 @@ func TestSimulator(t *testing.T) {
 	if noted, err := s.Noted(t.Context()); err != nil || len(noted) != 0 {
 		t.Errorf("noted %v, %v", noted, err)
 	}
+	if n, err := s.Others(t.Context()); err != nil || n != 0 {
+		t.Errorf("%d for other devices, %v", n, err)
+	}
 	if r, err := s.Rates(t.Context()); err != nil || r.Step != rateStep || slices.Max(append(r.Counts, 0)) != 0 {
 		t.Errorf("rates %v, %v", r, err)
 	}
@@ -101,10 +104,11 @@ func TestSimulator(t *testing.T) {
 // Only acceptances count, and only those for the devices in question are written down.
 func TestWatch(t *testing.T) {
 	s := &simulated{began: time.Now()}
+	at := s.began.Add(rateStep + time.Millisecond)
+	s.watch(&sim.Arrival{At: at.Add(-rateStep), Reply: sim.APNSAccepted, ID: []byte("n0"), Device: []byte("d2")})
 	if err := s.Note([]string{"d1"}, new(bool)); err != nil {
 		t.Fatal(err)
 	}
-	at := s.began.Add(rateStep + time.Millisecond)
 	for _, a := range []sim.Arrival{
 		{At: at, Reply: sim.APNSAccepted, ID: []byte("n1"), Device: []byte("d1")},
 		{At: at, Reply: sim.APNSAccepted, ID: []byte("n2"), Device: []byte("d2")},
@@ -120,6 +124,18 @@ func TestWatch(t *testing.T) {
 	}
 	if n := s.counts[1].Load(); n != 2 {
 		t.Errorf("%d in the second step, want 2", n)
+	}
+	others := func() (n int) {
+		if err := s.Others(true, &n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	if n := others(); n != 2 {
+		t.Errorf("%d for other devices, want n2 and n4", n)
+	}
+	if err := s.Note([]string{"d2"}, new(bool)); err != nil || others() != 0 {
+		t.Errorf("%d for other devices than new ones, %v", others(), err)
 	}
 }
 

@@ -54,6 +54,11 @@ func (s *Simulator) Noted(ctx context.Context) (noted []Noted, err error) {
 	return noted, s.call(ctx, "Simulator.Noted", true, &noted)
 }
 
+// Others is how many pushes it accepted for devices that it does not write down, since it was told which it does.
+func (s *Simulator) Others(ctx context.Context) (others int, err error) {
+	return others, s.call(ctx, "Simulator.Others", true, &others)
+}
+
 // Accepted is how often each pair was accepted, aligned with them.
 func (s *Simulator) Accepted(ctx context.Context, pairs []Pair) (counts []int, err error) {
 	return counts, s.call(ctx, "Simulator.Accepted", pairs, &counts)
@@ -103,6 +108,7 @@ type simulated struct {
 	server  *sim.Server     // guarded by mu; set by Begin
 	devices map[string]bool // guarded by mu: replaced as a whole, then only read
 	noted   []Noted         // guarded by mu
+	others  int             // guarded by mu
 }
 
 func serveSimulator(ctx context.Context, socket string) error {
@@ -166,8 +172,11 @@ func (s *simulated) watch(a *sim.Arrival) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.devices[string(a.Device)] {
+	switch {
+	case s.devices[string(a.Device)]:
 		s.noted = append(s.noted, Noted{Pair{string(a.ID), string(a.Device)}, a.At})
+	case s.devices != nil:
+		s.others++
 	}
 }
 
@@ -179,7 +188,7 @@ func (s *simulated) Note(devices []string, ok *bool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.devices, *ok = set, true
+	s.devices, s.others, *ok = set, 0, true
 	return nil
 }
 
@@ -188,6 +197,14 @@ func (s *simulated) Noted(_ bool, noted *[]Noted) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	*noted = append([]Noted{}, s.noted...)
+	return nil
+}
+
+// Others answers the count.
+func (s *simulated) Others(_ bool, others *int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*others = s.others
 	return nil
 }
 
