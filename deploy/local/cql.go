@@ -30,7 +30,7 @@ func cqlDo(ctx context.Context, addr string, access *Access, statement string) e
 	if access != nil {
 		config = access.CA.ClientConfig()
 	}
-	conn, err := dial(ctx, addr, config)
+	conn, err := dial(ctx, answerTimeout, addr, config)
 	if err != nil {
 		return err
 	}

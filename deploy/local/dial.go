@@ -11,10 +11,13 @@ import (
 // answerTimeout bounds one question to a server that may be starting.
 const answerTimeout = 3 * time.Second
 
+// wipeTimeout bounds the emptying of a Redis, which frees everything before it answers.
+const wipeTimeout = 2 * time.Minute
+
 // dial connects, with TLS when config is given. The connection has a deadline
 // for everything done with it.
-func dial(ctx context.Context, addr string, config *tls.Config) (net.Conn, error) {
-	deadline := time.Now().Add(answerTimeout)
+func dial(ctx context.Context, within time.Duration, addr string, config *tls.Config) (net.Conn, error) {
+	deadline := time.Now().Add(within)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}

@@ -12,7 +12,7 @@ import (
 // a broker and a controller in the answer: a broker that has not registered
 // yet answers with neither.
 func kafkaReady(ctx context.Context, addr string) error {
-	conn, err := dial(ctx, addr, nil)
+	conn, err := dial(ctx, answerTimeout, addr, nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"os/exec"
+	"time"
 )
 
 // RedisOptions says how a Redis is to run. The zero value is a plain one
@@ -53,7 +54,7 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Server, error) {
 				return err
 			},
 			wipe: func(ctx context.Context) error {
-				_, err := redisDo(ctx, s.addr, o.Access, "FLUSHALL")
+				_, err := redisWithin(ctx, wipeTimeout, s.addr, o.Access, "FLUSHALL")
 				return err
 			},
 		}
@@ -112,11 +113,16 @@ func redisFiles(o RedisOptions, module string, ports []int) (map[string][]byte, 
 
 // redisDo connects, authenticates and asks one thing.
 func redisDo(ctx context.Context, addr string, access *Access, args ...string) (string, error) {
+	return redisWithin(ctx, answerTimeout, addr, access, args...)
+}
+
+// redisWithin is redisDo of what takes longer.
+func redisWithin(ctx context.Context, within time.Duration, addr string, access *Access, args ...string) (string, error) {
 	var config *tls.Config
 	if access != nil {
 		config = access.CA.ClientConfig()
 	}
-	conn, err := dial(ctx, addr, config)
+	conn, err := dial(ctx, within, addr, config)
 	if err != nil {
 		return "", err
 	}
