@@ -24,8 +24,10 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 		s.reuse(&g.many)
 		return problem
 	}
+	g.pair(s)
 	g.recall(r.Context(), s)
 	g.produce(r.Context(), s)
+	g.settleTwins(s)
 	tellLimits(w.Header(), s.standings)
 	g.answerBatch(w, s)
 	s.reuse(&g.many)

@@ -71,10 +71,7 @@ func (g *Gateway) repeated(ctx context.Context, s *sending, e *entry, value stri
 	if !ok || !first.plausible(s.now) {
 		return
 	}
-	l, label := g.lanes[first.lane], first.lane
-	if l == nil {
-		label = "other" // it was configured once
-	}
+	l := g.lanes[first.lane]
 	switch {
 	case l != nil && e.fanout == uuid.UUID{} && g.remade(ctx, l, first.topic):
 	case sum != e.sum && !slices.Contains(e.sums, sum):
@@ -82,9 +79,18 @@ func (g *Gateway) repeated(ctx context.Context, s *sending, e *entry, value stri
 		e.problem = newProblem(codeIDTaken, "another message with this id, or with this Idempotency-Key, was accepted at "+
 			first.at.Format(time.RFC3339Nano)+" and stands; this one was not sent").of(e.id)
 	default:
-		g.o.Metrics.sent(label, "repeated")
-		e.first = first
+		g.repeats(e, first)
 	}
+}
+
+// repeats makes a message a repeat of what was accepted first.
+func (g *Gateway) repeats(e *entry, first *claim) {
+	label := first.lane
+	if g.lanes[label] == nil {
+		label = "other" // it was configured once
+	}
+	g.o.Metrics.sent(label, "repeated")
+	e.first = first
 }
 
 // plausible reports whether a gateway can have kept what was read: it is signed.

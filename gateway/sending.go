@@ -21,6 +21,7 @@ type sending struct {
 	standings []quota.Standing // of the sender, when it was admitted
 	firsts    Firsts           // nil = nothing is kept of what is accepted
 	looking
+	byID map[string]*entry // memory for pair
 
 	spent time.Duration // of the time for Kafka's word, before it is asked
 	timer *time.Timer
@@ -39,6 +40,7 @@ type entry struct {
 	problem *Problem
 	name    [16]byte // of what is kept of it
 	first   *claim   // of the same message, which was accepted before; nil = none is known
+	twin    *entry   // a line before it that is the same message; nil = there is none
 	topic   [16]byte // id of the lane's topic
 
 	// said is what the producer calls. It is made once for all requests.
@@ -57,7 +59,7 @@ func newSending() *sending {
 }
 
 // goes reports whether a message is to be produced.
-func (e *entry) goes() bool { return e.problem == nil && e.first == nil }
+func (e *entry) goes() bool { return e.problem == nil && e.first == nil && e.twin == nil }
 
 // add makes an entry.
 func (s *sending) add(line int) *entry {
