@@ -90,7 +90,7 @@ func TestOptions(t *testing.T) {
 		"0 subscribers": func(o *Options) { o.Subscribers = 0 }, "10000001 subscribers": func(o *Options) { o.Subscribers = 10_000_001 },
 		"0 messages": func(o *Options) { o.Rate = 0 }, "1001 messages": func(o *Options) { o.Rate = 1001 },
 		"-1 s of warm-up": func(o *Options) { o.WarmUp = -1 }, "0 s on an idle": func(o *Options) { o.Idle = 0 }, "NaN s on an idle": func(o *Options) { o.Idle = math.NaN() },
-		"-1 s beside": func(o *Options) { o.Seconds = -1 }, "lag time of -1s": func(o *Options) { o.LagTime = -time.Second }, "after 11s": func(o *Options) { o.Latency = 11 * time.Second },
+		"-1 s beside": func(o *Options) { o.Seconds = -1 }, "lag time of -1s": func(o *Options) { o.LagTime = -time.Second }, "-1 records": func(o *Options) { o.FanoutRate = -1 }, "after 11s": func(o *Options) { o.Latency = 11 * time.Second },
 		"0 workers": func(o *Options) { o.Workers = 0 }, "0 partitions": func(o *Options) { o.Partitions = 0 }, "the programs": func(o *Options) { o.Worker = "" },
 	} {
 		o := good
@@ -107,7 +107,7 @@ func TestConfiguration(t *testing.T) {
 	w := &world{dir: t.TempDir(), sim: &servers.Simulator{App: app}}
 	defer w.close()
 	o := Standard()
-	o.LagTime = 7 * time.Second
+	o.LagTime, o.FanoutRate = 7*time.Second, 4000
 	if err := errors.Join(fleet.WriteCallers(w.dir, shop, crew), w.openFleet(&o, local.Addresses{Kafka: "127.0.0.1:1", Redis: "127.0.0.1:1", Cassandra: "127.0.0.1:1"})); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestConfiguration(t *testing.T) {
 	if _, err := gateway.OpenCallers(w.Config.Gateway.KeysFile); err != nil {
 		t.Error(err)
 	}
-	if w.Config.Lane(messageLane) == nil || w.Config.Lane(fanoutLane) == nil || w.Config.Gateway.Fanout.LagTime != o.LagTime {
+	if w.Config.Lane(messageLane) == nil || w.Config.Lane(fanoutLane) == nil || w.Config.Gateway.Fanout.LagTime != o.LagTime || w.Config.Gateway.Fanout.Rate != o.FanoutRate {
 		t.Errorf("lanes %+v, fan-outs %+v", w.Config.Lanes, w.Config.Gateway.Fanout)
 	}
 	if d := configs.Default(); w.Config.Send.InFlight != d.Send.InFlight || w.Config.Gateway.Confirm != d.Gateway.Confirm {

@@ -30,7 +30,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err := w.sim.Note(ctx, devicesOf(w.people)); err != nil {
 		return nil, err
 	}
-	r := &Result{Subscribers: o.Subscribers, SameLane: o.SameLane, MessagesPerSecond: o.Rate, WarmUp: o.WarmUp, LagTime: o.LagTime.Seconds(), Latency: o.Latency.Seconds() * 1000,
+	r := &Result{Subscribers: o.Subscribers, SameLane: o.SameLane, MessagesPerSecond: o.Rate, WarmUp: o.WarmUp, LagTime: o.LagTime.Seconds(), FanoutRate: o.FanoutRate, Latency: o.Latency.Seconds() * 1000,
 		Workers: o.Workers, Partitions: o.Partitions, Cores: runtime.NumCPU(), Go: runtime.Version()}
 	m := &messages{caller: shop, url: "http://" + w.address + "/v1/messages", people: w.people}
 	return r, w.measure(ctx, &o, r, m, &fanout{w: w, o: &o, audience: audience})

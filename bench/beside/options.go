@@ -30,6 +30,7 @@ type Options struct {
 	Idle        float64       // seconds of them on an idle fleet
 	Seconds     float64       // of them at most beside the message to many; 0 = until it is pushed to all
 	LagTime     time.Duration // gateway.fanout.lag_time: by how much workers may be behind for more to be emitted; 0 = by gateway.fanout.lag
+	FanoutRate  int           // gateway.fanout.rate: records a second of the message to many at most; 0 = no bound
 	Latency     time.Duration // of the providers' answers
 	Workers     int
 	Partitions  int // of each lane
@@ -58,6 +59,8 @@ func (o *Options) Check() error {
 		return fmt.Errorf("%v s beside a message to many: want 0 to 36,000", o.Seconds)
 	case o.LagTime < 0 || o.LagTime > time.Hour:
 		return fmt.Errorf("a lag time of %v: want 0s to 1h", o.LagTime)
+	case o.FanoutRate < 0 || o.FanoutRate > 1_000_000:
+		return fmt.Errorf("%d records a second of the message to many: want 0 to 1,000,000", o.FanoutRate)
 	case o.Latency < 0 || o.Latency > 10*time.Second:
 		return fmt.Errorf("providers answer after %v: want 0s to 10s", o.Latency)
 	case o.Workers < 1 || o.Workers > 16:

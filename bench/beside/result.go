@@ -48,6 +48,7 @@ type Result struct {
 	MessagesPerSecond int     `json:"messages_per_second"`
 	WarmUp            float64 `json:"warm_up"`
 	LagTime           float64 `json:"lag_time_seconds"`
+	FanoutRate        int     `json:"fanout_rate"` // 0 = no bound
 	Latency           float64 `json:"latency_ms"`
 	Workers           int     `json:"workers"`
 	Partitions        int     `json:"partitions"`

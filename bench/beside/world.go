@@ -114,7 +114,7 @@ func (w *world) configure(c *configs.Config, o *Options) {
 	fleet.UseShipped(c, messageLane, fanoutLane)
 	fleet.UseCallers(c, w.dir)
 	c.Kafka.Topics.Partitions = o.Partitions
-	c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.LagTime = true, true, o.LagTime
+	c.Gateway.Topics, c.Gateway.Fanout.Enabled, c.Gateway.Fanout.LagTime, c.Gateway.Fanout.Rate = true, true, o.LagTime, o.FanoutRate
 }
 
 // startFleet starts workers, a gateway and a process of fan-outs, and waits until all are ready.

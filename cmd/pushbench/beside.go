@@ -43,6 +43,7 @@ A million users take about two minutes to register and subscribe, ten million mo
 several GB of memory for Redis. With --json the last line of standard output is the JSON. Progress goes to standard error.`,
 		Example: `  pushbench beside                                  # a million subscribers: a table
   pushbench beside --json --subscribers 10000000 --seconds 600 | tail -1
+  pushbench beside --fanout-rate 3000               # processors are left to others
   pushbench beside --same-lane
   pushbench beside --same-lane --lag-time 500ms --subscribers 200000`,
 		Args: cobra.NoArgs,
@@ -62,6 +63,7 @@ several GB of memory for Redis. With --json the last line of standard output is 
 	f.Float64Var(&o.Idle, "idle", o.Idle, "seconds of single messages on an idle fleet")
 	f.Float64Var(&o.Seconds, "seconds", o.Seconds, "seconds of single messages beside the message to many at most; 0 = until it is pushed to all")
 	f.DurationVar(&o.LagTime, "lag-time", o.LagTime, "gateway.fanout.lag_time: more is emitted while workers are behind by less than they do in it; 0s = by gateway.fanout.lag alone")
+	f.IntVar(&o.FanoutRate, "fanout-rate", o.FanoutRate, "gateway.fanout.rate: records a second of the message to many at most; 0 = no bound")
 	f.DurationVar(&o.Latency, "latency", o.Latency, "of the providers' answers")
 	f.IntVar(&o.Workers, "workers", o.Workers, "workers that share the partitions")
 	f.IntVar(&o.Partitions, "partitions", o.Partitions, "partitions of each lane")
