@@ -69,8 +69,10 @@ type Times struct {
 func Of(id string, rows []push.Row, times Times, now time.Time) Notification {
 	history := &push.History{Rows: rows}
 	outcome := history.Outcome()
-	rows = slices.Clone(rows)
-	slices.SortStableFunc(rows, func(x, y push.Row) int { return x.At.Compare(y.At) })
+	if byTime := func(x, y push.Row) int { return x.At.Compare(y.At) }; !slices.IsSortedFunc(rows, byTime) {
+		rows = slices.Clone(rows)
+		slices.SortStableFunc(rows, byTime)
+	}
 	n := Notification{ID: id, Outcome: outcome.String(), Devices: devicesOf(history, rows, times, now), States: make([]State, 0, len(rows))}
 	for _, r := range rows {
 		n.States = append(n.States, State{At: r.At, Step: r.Step, State: r.State.String(), Device: r.Device, Provider: providerOf(r),

@@ -221,6 +221,7 @@ type Gateway struct {
 	bodies   budget
 	// Each of *sending that nobody uses: of one message, and of batches.
 	singles, many sync.Pool
+	texts         sync.Pool // of *[]byte: memory for answers to queries
 
 	endpoints map[string]*endpoint // by pattern
 	fixed     map[string]*endpoint // those without wildcards, by path
@@ -264,6 +265,7 @@ func New(o Options) *Gateway {
 	g.bodies.limit = o.Limits.bodies()
 	g.singles.New = func() any { return newSending() }
 	g.many.New = g.singles.New
+	g.texts.New = func() any { return new([]byte) }
 	if o.Signer != nil {
 		g.ids = o.Signer.ids
 	}

@@ -156,6 +156,9 @@ func (g *Gateway) read(ctx context.Context, all []*asked, idOf func(*asked) stri
 			continue
 		}
 		if id := idOf(a); id != "" {
+			if ids == nil {
+				ids, of = make([]string, 0, len(all)), make([]*asked, 0, len(all))
+			}
 			ids, of = append(ids, id), append(of, a)
 		}
 	}

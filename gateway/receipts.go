@@ -1,12 +1,8 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -23,51 +19,14 @@ func (g *Gateway) receipt(w http.ResponseWriter, r *http.Request, c *Caller) *Pr
 	if f.report.next > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(f.report.next))
 	}
-	answer(w, http.StatusOK, "application/json", f.report)
+	answerText(w, http.StatusOK, append(f.report.append(nil), '\n'))
 	return nil
-}
-
-// question is the body of a query.
-type question struct {
-	Receipts []string `json:"receipts"`
-}
-
-// queryAnswer is the answer: one for each receipt, in their order.
-type queryAnswer struct {
-	Results []any `json:"results"` // each a *Report or an *unanswered
 }
 
 // unanswered is a receipt without an answer.
 type unanswered struct {
 	Receipt string   `json:"receipt"`
 	Problem *Problem `json:"problem"`
-}
-
-// readQuestion reads the body of a query, which is not needed any more then.
-func (g *Gateway) readQuestion(r *http.Request) (*question, *Problem) {
-	body, problem := g.readBody(r, "application/json", g.o.Limits.queryBytes(), ofMany)
-	if problem != nil {
-		return nil, problem
-	}
-	defer g.bodies.give(body)
-	var q question
-	dec := json.NewDecoder(bytes.NewReader(body.text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&q)
-	if err == nil {
-		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the object")
-		}
-	}
-	switch {
-	case err != nil:
-		return nil, newProblem(codeBadRequest, `want {"receipts": ["…"]}`)
-	case len(q.Receipts) == 0:
-		return nil, newProblem(codeBadRequest, "no receipts are asked for").at("/receipts")
-	case len(q.Receipts) > g.o.Limits.Query:
-		return nil, newProblem(codeTooManyLines, fmt.Sprintf("a query has at most %d receipts", g.o.Limits.Query)).at("/receipts")
-	}
-	return &q, nil
 }
 
 // query answers POST /v1/receipts:query.
@@ -86,13 +45,30 @@ func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Prob
 	if problem != nil {
 		return problem
 	}
-	a, next := queryAnswer{Results: make([]any, len(found))}, 0
+	g.answerQuery(w, q.Receipts, found)
+	return nil
+}
+
+const (
+	// reportBytes is about what a report of a notification for one device takes.
+	reportBytes = 768
+	// mostText is the longest answer whose memory is used again, in bytes.
+	mostText = 2 << 20
+)
+
+// answerQuery answers with a result for each receipt, in their order: a report or an unanswered.
+func (g *Gateway) answerQuery(w http.ResponseWriter, receipts []string, found []found) {
+	memory := g.texts.Get().(*[]byte)
+	out, next := append(slices.Grow((*memory)[:0], reportBytes*len(found)), `{"results":[`...), 0
 	for i, f := range found {
+		if i > 0 {
+			out = append(out, ',')
+		}
 		if f.problem != nil {
-			a.Results[i] = &unanswered{q.Receipts[i], f.problem}
+			out = appendJSON(out, &unanswered{receipts[i], f.problem})
 			continue
 		}
-		a.Results[i] = f.report
+		out = f.report.append(out)
 		if f.report.next > 0 && (next == 0 || f.report.next < next) {
 			next = f.report.next
 		}
@@ -100,6 +76,9 @@ func (g *Gateway) query(w http.ResponseWriter, r *http.Request, c *Caller) *Prob
 	if next > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(next))
 	}
-	answer(w, http.StatusOK, "application/json", a)
-	return nil
+	out = append(out, "]}\n"...)
+	if answerText(w, http.StatusOK, out) && cap(out) <= mostText { // unwritten, HTTP/2 may be at it still
+		*memory = out
+		g.texts.Put(memory)
+	}
 }
