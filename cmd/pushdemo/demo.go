@@ -78,11 +78,12 @@ func runDemo(ctx context.Context, f flags, stdout, stderr io.Writer) error {
 	case !result.clean():
 		return &exitError{exitFailed, errors.New("not everything is accounted for")}
 	}
-	if !f.serve {
-		_, err := fmt.Fprintln(stderr, "With --serve the fleet goes on, with a gateway to send by curl: make demo DEMO='-n 1000 --serve'")
-		return err
+	if f.serve {
+		err = d.serve(ctx, f.listen, d.invite)
+	} else if err = d.tour(ctx); ctx.Err() != nil {
+		return &exitError{exitInterrupted, errors.New("interrupted")}
 	}
-	if err := d.serve(ctx); err != nil {
+	if err != nil {
 		return &exitError{exitFailed, err}
 	}
 	return nil

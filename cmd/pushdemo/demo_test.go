@@ -28,6 +28,9 @@ func TestDemoAccountsForEverything(t *testing.T) {
 	if code := run(t.Context(), []string{"-n", "5000", "--json"}, &out, &progress); code != exitDone {
 		t.Fatalf("exit %d\n%s\n%s", code, &progress, &out)
 	}
+	if s := progress.String(); !strings.Contains(s, "curl http://127.0.0.1:") || !strings.Contains(s, "its receipt says DELIVERED") {
+		t.Errorf("nothing was sent through a gateway:\n%s", s)
+	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var r map[string]any
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {

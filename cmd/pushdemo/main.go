@@ -4,7 +4,8 @@
 //
 //	main.go       flags and exit statuses
 //	demo.go       one run: users, worker, producer
-//	serve.go      afterwards, if asked: a gateway to try
+//	tour.go       afterwards: one message through a gateway
+//	serve.go      if asked, a gateway to try instead
 //	world.go      the servers around the worker
 //	account.go    the outcome of every record
 //	result.go     the table, the JSON
@@ -90,8 +91,8 @@ The demo ends with a table that accounts for every record. It compares what was
 produced with the providers' own ledger, the status store and the DLQ: each
 delivered notification must have reached every device of its user.
 
-With --serve the fleet goes on after that, with a gateway in front of it, until
-Ctrl-C: send messages by the commands that it prints, and ask what became of them.
+After that one more message is sent as other services do, through a gateway. With
+--serve the gateway stays instead, until Ctrl-C: send messages by the commands that it prints, and ask what became of them.
 
 Exit codes: 0 all agrees, 1 something is lost, sent twice or disagrees, 2 wrong
 usage, 130 after Ctrl-C.`,

@@ -25,10 +25,10 @@ import (
 // tries sees the headers count down, and what follows.
 const messagesAnHour = 1000
 
-// serve lets a worker and a gateway go on until ctx ends, and prints what can be tried.
-// Either of them that ends by itself ends it with an error.
-func (d *demo) serve(ctx context.Context) error {
-	key, err := d.world.admitCallers(d.flags.listen)
+// serve lets a worker and a gateway go on until ctx ends. listening is told once where, and the
+// key of its caller, and must not wait. Either of them that ends by itself ends it with an error.
+func (d *demo) serve(ctx context.Context, listen string, listening func(at net.Addr, key string)) error {
+	key, err := d.world.admitCallers(listen)
 	if err != nil {
 		return fmt.Errorf("setting up the gateway: %w", err)
 	}
@@ -51,16 +51,16 @@ func (d *demo) serve(ctx context.Context) error {
 	both.Go(func() {
 		err := worker.RunGateway(serving, worker.GatewayOptions{Config: d.world.config, Log: d.log, Metrics: prometheus.NewRegistry(), Users: people,
 			OpenStatus: func(context.Context, status.Options) (worker.Status, error) { return openStore{d.world.status}, nil },
-			Listening:  func(at net.Addr) { d.invite(at, key) }})
+			Listening:  func(at net.Addr) { listening(at, key) }})
 		if err != nil && !errors.Is(err, context.Canceled) {
 			stop(fmt.Errorf("gateway: %w", err))
 		}
 	})
 	both.Wait()
-	if err := context.Cause(serving); !errors.Is(err, context.Canceled) {
+	if err := context.Cause(serving); !errors.Is(err, context.Cause(ctx)) {
 		return err
 	}
-	return nil
+	return nil // it ended as ctx did
 }
 
 // admitCallers configures a gateway that listens at an address, and returns the key of
@@ -93,20 +93,23 @@ func (w *demoWorld) admitCallers(listen string) (key string, err error) {
 
 // invite prints commands that work in any shell, with a user who has devices.
 func (d *demo) invite(at net.Addr, key string) {
-	user := d.reachable()
+	body, err := json.Marshal(d.invitingMessage())
+	if err != nil {
+		panic(err) // a struct of texts always encodes
+	}
 	_, _ = fmt.Fprintf(d.stderr, `
 The fleet goes on, and a gateway listens at http://%[1]s until Ctrl-C. In another terminal:
 
   curl -i http://%[1]s/v1/messages -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' \
-    -d '{"app": "%[3]s", "service_type": "transactional", "user_id": "%[4]s", "title": "On its way", "body": "It arrives on Tuesday."}'
+    -d '%[3]s'
 
 and, with the receipt of its answer, what became of it:
 
   curl http://%[1]s/v1/receipts/RECEIPT -H 'Authorization: Bearer %[2]s'
 
-A caller may send %[5]d messages an hour here: the headers X-RateLimit-* count them. The whole contract, to read and
+A caller may send %[4]d messages an hour here: the headers X-RateLimit-* count them. The whole contract, to read and
 to try in a browser: http://%[1]s/openapi
-`, at, key, demoApp, user, messagesAnHour)
+`, at, key, body, messagesAnHour)
 }
 
 // reachable is a user whom a message reaches.
