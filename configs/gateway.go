@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -70,8 +71,8 @@ func (c *Confidential) Secret() (Secret, error) { return ReadSecret(c.KeysFile) 
 const mostTitle = 200
 
 func (c *Confidential) check(ps *Problems, g *Gateway) {
-	if len(c.Title) > mostTitle || !utf8.ValidString(c.Title) {
-		ps.add("gateway.confidential.title", "has %d bytes, want UTF-8 of at most %d", len(c.Title), mostTitle)
+	if len(c.Title) > mostTitle || !utf8.ValidString(c.Title) || strings.TrimSpace(c.Title) == "" || strings.ContainsFunc(c.Title, unicode.IsControl) {
+		ps.add("gateway.confidential.title", "has %d bytes, want a text in UTF-8 without control characters, of at most %d", len(c.Title), mostTitle)
 	}
 	if c.KeysFile != "" && (!g.Inbox || !g.Fanout.Enabled) {
 		ps.add("gateway.confidential.keys_file", "needs gateway.inbox and gateway.fanout.enabled: messages to confidential topics are read in inboxes")

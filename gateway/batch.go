@@ -24,8 +24,8 @@ func (g *Gateway) sendBatch(w http.ResponseWriter, r *http.Request, c *Caller) *
 		s.reuse(&g.many)
 		return problem
 	}
+	g.recall(r.Context(), s) // first: what was accepted before stands, wherever it is in the batch
 	g.pair(s)
-	g.recall(r.Context(), s)
 	g.produce(r.Context(), s)
 	g.settleTwins(s)
 	tellLimits(w.Header(), s.standings)

@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/seal"
@@ -15,6 +18,20 @@ import (
 type Confidential struct {
 	Keys  *seal.Keys
 	Title string // is pushed in place of a message's own words
+
+	told atomic.Int64 // Unix seconds when it was last said that a text cannot be shown
+}
+
+// tellEvery is how long nothing more is said of texts that cannot be shown: a page has many, and
+// may be asked for again and again. All are counted.
+const tellEvery = time.Minute
+
+// cannotShow says which text cannot be shown, and why.
+func (c *Confidential) cannotShow(log *slog.Logger, e *inbox.Entry, why error) {
+	now, told := time.Now().Unix(), c.told.Load()
+	if now-told >= int64(tellEvery/time.Second) && c.told.CompareAndSwap(told, now) {
+		log.Warn("texts of confidential messages cannot be shown; this is one of them, and no more is said for a while", "topic", e.Topic, "message", e.ID, "error", why)
+	}
 }
 
 // noticed are the members of a message to a confidential topic that its notifications have,
@@ -38,7 +55,7 @@ func (c *Confidential) seal(k *check, a *audience, m *message) ([]byte, *Problem
 	for _, raw := range []struct {
 		name string
 		said bool
-	}{{"apns", len(read.APNSHeaders) > 0 || len(read.APNSPayload) > 0}, {"fcm", len(read.FCM) > 0}, {"push_type", read.PushType != "alert"}} {
+	}{{"apns", len(read.APNSHeaders) > 0 || len(read.APNSPayload) > 0}, {"fcm", hasMember(read.FCM)}, {"push_type", read.PushType != "alert"}} {
 		if raw.said {
 			return nil, newProblem(codeInvalidField, "a message to a confidential topic is pushed as a title that says nothing of it: leave this out").at("/" + raw.name).of(m.id)
 		}
@@ -50,6 +67,12 @@ func (c *Confidential) seal(k *check, a *audience, m *message) ([]byte, *Problem
 	}
 	m.record.Value = c.notice(m.record.Value)
 	return sealed, nil
+}
+
+// hasMember reports whether an object, if there is one, has any member.
+func hasMember(object []byte) (has bool) {
+	members(object, func(_, _, _ []byte) { has = true })
+	return has
 }
 
 // notice is what is pushed of a message.
@@ -86,7 +109,7 @@ func (g *Gateway) reveal(e *inbox.Entry, q *inboxQuestion) (content []byte, conf
 		if err == nil {
 			return content, true, false
 		}
-		g.o.Log.Warn("the text of a confidential message cannot be shown", "topic", e.Topic, "message", e.ID, "error", err)
+		c.cannotShow(g.o.Log, e, err)
 	}
 	return append(appendQuoted([]byte(`{"title":`), c.Title), '}'), true, true
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/pushfleet/pushfleet/fanout"
 	"github.com/pushfleet/pushfleet/gateway/seal"
 	"github.com/pushfleet/pushfleet/inbox"
@@ -274,5 +277,68 @@ func TestPublishers(t *testing.T) {
 	}
 	if a := w.makeTopic("bad", body("open", `["orders"]`)); a.code() != codeInvalidField || a.pointer() != "/metadata/publishers" {
 		t.Errorf("an open one: %d %s", a.status, a.text)
+	}
+}
+
+// What is pushed alone may expire as well, and is kept as long.
+func TestConfidentialMessageThatIsPushedAloneExpires(t *testing.T) {
+	var log bytes.Buffer
+	w := confidentialWorld(t, &log)
+	if a := w.makeTopic("pushed", `{"app": "shop", "service_type": "transactional", "metadata": {"security": "confidential"}, "modes": ["push"]}`); a.status != http.StatusCreated {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	until := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	a := w.do(request{method: "POST", path: "/v1/topics/pushed/messages", key: keyOrders, body: `{"title": "x", "expires_at": "` + until.Format(time.RFC3339) + `"}`})
+	if j, _ := w.lastJob(); a.status != http.StatusAccepted || !j.Until.Equal(until) {
+		t.Errorf("%d %s: until %v, want %v", a.status, a.text, j.Until, until)
+	}
+}
+
+// A page of texts that cannot be shown, asked for again and again, is counted and said once.
+func TestTextsThatCannotBeShownAreSaidOnce(t *testing.T) {
+	var log bytes.Buffer
+	w := confidentialWorld(t, &log)
+	w.gateway.o.Metrics = NewMetrics(prometheus.NewRegistry())
+	topic, err := w.topics.Topic(t.Context(), "results")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.joins(&topic, "u42", subscriptions.Push, time.Hour)
+	for range 5 {
+		w.toResults(`{"title": "x"}`)
+		w.arrives()
+	}
+	w.gateway.o.Confidential = sealKeys(t, sealsNext)
+	token := w.userToken("u42")
+	for range 3 {
+		if a := w.do(request{method: "GET", path: "/v1/users/u42/inbox?app=shop", key: token}); a.status != http.StatusOK {
+			t.Errorf("%d %s", a.status, a.text)
+		}
+	}
+	if n := strings.Count(log.String(), "cannot be shown"); n != 1 {
+		t.Errorf("said %d times:\n%s", n, &log)
+	}
+	if n := testutil.ToFloat64(w.gateway.o.Metrics.reveals.WithLabelValues("no_key")); n != 15 {
+		t.Errorf("%v are counted, want 15", n)
+	}
+}
+
+// The name that is reserved may be written with escapes; raw members without content are none.
+func TestReservedNamesAndEmptyMembers(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{`pf_confidential`, `pf_\u0063onfidential`, `pf\u005fconfidential`} {
+		if a := w.post(`{"app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x", "data": {"a": "\\", "` + name + `": "1"}}`); a.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", name, a.status, a.text)
+		}
+	}
+	if a := w.post(`{"app": "shop", "user_id": "u42", "service_type": "transactional", "title": "x", "data": {"a": "\\"}}`); a.status != http.StatusAccepted {
+		t.Errorf("escapes alone: %d %s", a.status, a.text)
+	}
+	var log bytes.Buffer
+	c := confidentialWorld(t, &log)
+	for raw, status := range map[string]int{`"apns": {}`: 202, `"fcm": {}`: 202, `"fcm": { }`: 202, `"fcm": {"android": {}}`: 422} {
+		if a := c.toResults(`{"title": "x", ` + raw + `}`); a.status != status {
+			t.Errorf("%s: %d %s, want %d", raw, a.status, a.text, status)
+		}
 	}
 }

@@ -118,7 +118,8 @@ func (g *Gateway) accept(k *check, body []byte, out *message) *Problem {
 	case !known:
 		return refused(&push.Defect{Reason: push.UnknownApp, Field: "app"}).of(id)
 	}
-	if bytes.Contains(m.Data, []byte(inbox.NoticeMember)) && hasData(value, inbox.NoticeMember) { // the first is cheap
+	// The name may be written with escapes; to look whether it can be there is cheap.
+	if (bytes.Contains(m.Data, []byte(inbox.NoticeMember)) || bytes.IndexByte(m.Data, '\\') >= 0) && hasData(value, inbox.NoticeMember) {
 		return newProblem(codeInvalidField, inbox.NoticeMember+" is the fleet's: it says that a text is read elsewhere").at("/data/" + inbox.NoticeMember).of(id)
 	}
 	l, problem := g.lane(&says)

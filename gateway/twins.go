@@ -2,9 +2,9 @@ package gateway
 
 import "fmt"
 
-// pair finds the lines of a batch that have the id of one before them. That one alone is produced:
-// a line that says the same becomes its twin and gets what becomes of it, and any other is another
-// message with its id.
+// pair finds the lines of a batch that have the id of one before them, among those that go. That one
+// alone is produced: a line that says the same becomes its twin and gets what becomes of it, and any
+// other is another message with its id.
 func (g *Gateway) pair(s *sending) {
 	if len(s.entries) < 2 {
 		return
@@ -37,8 +37,6 @@ func (g *Gateway) settleTwins(s *sending) {
 		case before.problem != nil:
 			problem := *before.problem
 			e.problem = &problem
-		case before.first != nil:
-			g.repeats(e, before.first)
 		default:
 			c := s.claimOf(before, before.place)
 			g.repeats(e, &c)

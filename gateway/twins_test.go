@@ -66,6 +66,9 @@ func TestTwinsShareWhatBecameOfThem(t *testing.T) {
 	if _, got := w.lines(strings.Replace(twinLine("b", "x"), "u42", "", 1) + twinLine("b", "x")); got[0]["problem"] == nil || got[1]["receipt"] == nil || got[1]["replayed"] != nil {
 		t.Errorf("after one that cannot be read: %v", got)
 	}
+	if _, got := w.lines(twinLine("a", "other") + twinLine("a", "x")); got[0]["problem"] == nil || got[1]["receipt"] != first[0]["receipt"] || got[1]["replayed"] != true {
+		t.Errorf("of a repeat behind another message with its id: %v after %v", got, first)
+	}
 	w.set(func() { w.ack = func(_ Record, done func(Place, error)) { done(Place{}, ErrBufferFull) } })
 	status, got := w.lines(twinLine("c", "x") + twinLine("c", "x"))
 	for i, line := range got {
@@ -88,4 +91,35 @@ func TestTwinsCostOne(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A batch is to come again after the longest wait of its lines, and each of its records has the
+// trace of its request.
+func TestBatchesWaitAndAreTraced(t *testing.T) {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	w := newWorld(t)
+	send := func() *reply {
+		return w.do(request{method: "POST", path: "/v1/messages/batch", key: keyOrders, body: twinLine("a", "x") + twinLine("b", "x"), header: map[string]string{"Traceparent": trace}})
+	}
+	if a := send(); a.status != http.StatusAccepted {
+		t.Fatalf("%d %s", a.status, a.text)
+	}
+	for _, r := range w.produced {
+		if r.Traceparent != trace {
+			t.Errorf("the trace is %q", r.Traceparent)
+		}
+	}
+	n := 0
+	w.set(func() {
+		w.ack = func(_ Record, done func(Place, error)) {
+			if n++; n == 1 {
+				done(Place{}, errAway) // 2 seconds
+				return
+			}
+			done(Place{}, ErrBufferFull) // 1
+		}
+	})
+	if a := send(); a.header.Get("Retry-After") != "2" {
+		t.Errorf("Retry-After is %q of %s", a.header.Get("Retry-After"), a.text)
+	}
 }

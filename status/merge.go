@@ -150,13 +150,13 @@ func (g *merger) add(ctx context.Context, rows []push.Row, prompt bool) error {
 }
 
 // together is how many rows of an id that follow each other in a call are in one batch, at the
-// least: of these a worker that dies has written all or none, as a batch is of one partition,
-// whose mutation is atomic.
+// least, as long as a row has no more than 1 KiB: of these a worker that dies has written all or
+// none, as a batch is of one partition, whose mutation is atomic.
 const together = 64
 
 // full reports whether a batch takes no more rows. same = the next one is of the id of its last.
 func (g *merger) full(b *batch, same bool) bool {
-	if same && b.rows.len() < g.opts.rows+together && len(b.rows.data) < g.opts.bytes+g.opts.bytes/4 {
+	if same && b.rows.len() < g.opts.rows+together && len(b.rows.data) < g.opts.bytes+together<<10 {
 		return false
 	}
 	return b.rows.len() >= g.opts.rows || len(b.rows.data) >= g.opts.bytes

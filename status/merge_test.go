@@ -414,3 +414,53 @@ func TestWhatIsAcknowledgedIsStored(t *testing.T) {
 		}
 	})
 }
+
+// Of rows of an id as many as are promised are in one batch, also where a long call is cut, and
+// behind however many others, and where rows are long.
+func TestRowsOfAnIDStayTogetherAnywhere(t *testing.T) {
+	long := strings.Repeat("x", 700)
+	for _, tt := range []struct {
+		why         string
+		rows, bytes int
+		word        string
+		most        int // others before it
+	}{
+		{"short rows", 50, 48 << 10, "", 3 * push.Stretch},
+		{"long rows", 200, 48 << 10, long, 100},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			g := testMerger(t, s, func(o *mergeOptions) { o.rows, o.bytes = tt.rows, tt.bytes })
+			defer g.close()
+			for others := range tt.most {
+				s.batches = nil
+				var rows []push.Row
+				for i := range others {
+					rows = append(rows, rowsOf(fmt.Sprintf("a%03d", i))...)
+				}
+				for i := range together + 10 { // the last ten are of another one
+					rows = append(rows, rowsOf([]string{"a-one", "a-two"}[i/together])...)
+				}
+				for i := range rows {
+					rows[i].ProviderID = tt.word
+				}
+				if err := g.write(t.Context(), rows); err != nil {
+					t.Fatal(err)
+				}
+				in := map[string]int{}
+				for _, batch := range s.batches {
+					last := ""
+					for _, r := range batch {
+						if r.ID != last {
+							in[r.ID]++
+						}
+						last = r.ID
+					}
+				}
+				if in["a-one"] != 1 || in["a-two"] != 1 {
+					t.Fatalf("%s behind %d others: %d rows of an id are in %d batches, the ten after them in %d", tt.why, others, together, in["a-one"], in["a-two"])
+				}
+			}
+		})
+	}
+}

@@ -59,6 +59,9 @@ func Parse(secret string) (*Keys, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
+		if line[0] == '#' || strings.ContainsFunc(line, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return nil, fmt.Errorf("line %d is no key: want ASCII without blanks that does not begin with # (openssl rand -base64 32)", number)
+		}
 		if len(line) < MinKey {
 			return nil, fmt.Errorf("line %d has %d characters, want at least %d (openssl rand -base64 32)", number, len(line), MinKey)
 		}

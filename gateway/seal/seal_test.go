@@ -2,6 +2,7 @@ package seal
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -85,6 +86,9 @@ func TestParse(t *testing.T) {
 		{"two keys", first + "\n\n" + second + "\n", ""},
 		{"nothing", "\n \n", "has no key"},
 		{"a short line", first + "\n" + second[:31], "line 2 has 31 characters"},
+		{"a comment", "# the keys of confidential topics, rotated by ops\n" + first, "line 1 is no key"},
+		{"a certificate", first + "\n-----BEGIN CERTIFICATE-----------------", "line 2 is no key"},
+		{"a byte order mark", "\ufeff" + first, "line 1 is no key"},
 		{"the same twice", first + "\n" + first, "line 2 is there twice"},
 	} {
 		_, err := Parse(c.secret)
@@ -106,5 +110,51 @@ func TestSums(t *testing.T) {
 	}
 	if all := keys(t, second, first).Sums(7); len(all) != 2 || all[0] == kept || all[1] != kept {
 		t.Error("a former key does not find what was kept")
+	}
+}
+
+// Each byte of a nonce is drawn: of 64 seals no two are the same, and no byte is always the same.
+func TestNonces(t *testing.T) {
+	k, err := Parse(strings.Repeat("k", MinKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen [12]map[byte]bool
+	for range 64 {
+		sealed := k.Seal([]byte("x"))
+		b, err := base64.RawURLEncoding.DecodeString(string(sealed[len(begins) : len(sealed)-len(ends)]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range seen {
+			if seen[i] == nil {
+				seen[i] = map[byte]bool{}
+			}
+			seen[i][b[1+nameSize+i]] = true
+		}
+	}
+	for i, values := range seen {
+		if len(values) < 32 { // of 64 draws of 256 some 57 differ
+			t.Errorf("byte %d has %d values", i, len(values))
+		}
+	}
+}
+
+// What is cut off anywhere is broken, and no more.
+func TestCutOff(t *testing.T) {
+	k, err := Parse(strings.Repeat("k", MinKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed := k.Seal([]byte("x"))
+	for n := len(begins); n < len(sealed)-len(ends); n++ {
+		if _, err := k.Open(append(slices.Clone(sealed[:n]), ends...)); !errors.Is(err, ErrBroken) {
+			t.Errorf("%d of %d bytes: %v", n, len(sealed), err)
+		}
+	}
+	for _, other := range []string{string(sealed[len(begins):]), string(sealed[:len(sealed)-len(ends)])} {
+		if _, err := k.Open([]byte(other)); !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: %v", other, err)
+		}
 	}
 }

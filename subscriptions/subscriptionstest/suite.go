@@ -122,6 +122,14 @@ func create(t *testing.T, s Store) {
 	if read, err := s.Topic(t.Context(), wanted.Name); err != nil || !reflect.DeepEqual(read, expected) {
 		t.Errorf("read %+v, %v", read, err)
 	}
+	closed := topic("shop")
+	closed.Security, closed.Publishers = subscriptions.Restricted, []string{"orders", "support"}
+	if _, created, err := s.Create(t.Context(), &closed); err != nil || !created {
+		t.Errorf("one with publishers: created %v, %v", created, err)
+	}
+	if read, err := s.Topic(t.Context(), closed.Name); err != nil || !slices.Equal(read.Publishers, closed.Publishers) {
+		t.Errorf("its publishers are read as %v, %v", read.Publishers, err)
+	}
 }
 
 // Of those who make one topic at once, one has made it, and those who want another are told.
