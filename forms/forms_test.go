@@ -110,3 +110,19 @@ func TestFields(t *testing.T) {
 		t.Errorf("preferences have %q", got)
 	}
 }
+
+// What encoding/json would let pass, and what is quoted of it: nothing that is not known.
+func TestCheckNames(t *testing.T) {
+	names := []string{"a", "b"}
+	for text, says := range map[string]string{
+		`{}`: "", `{"a": {"b": [{"a": 1}, {"a": 2}]}, "b": "a"}`: "", ` {"a": null} `: "",
+		``: "want one JSON object, of a, b", `[]`: "want one", `{"a": 1`: "want one", `{"a": 1} {}`: "want one", `{"a": 1}x`: "want one", "\ufeff{}": "want one",
+		`{"a": 1, "a": 2}`: "the member a is there twice", `{"b": [{"a": 1, "\u0061": 2}]}`: "the member a is there twice",
+		`{"A": 1}`: "a member that is not known; there are a, b", `{"secret": 1}`: "a member that is not known",
+		`{"a":` + strings.Repeat("[", 9) + strings.Repeat("]", 9) + `}`: "too deep",
+	} {
+		if got := CheckNames([]byte(text), names); (got == "") != (says == "") || !strings.Contains(got, says) || strings.Contains(got, "secret") {
+			t.Errorf("%s: %q, want %q", text, got, says)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/fanout"
+	"github.com/pushfleet/pushfleet/forms"
 	"github.com/pushfleet/pushfleet/subscriptions"
 )
 
@@ -116,6 +117,9 @@ type keysFile struct {
 	} `json:"keys"`
 }
 
+// keysFields are the members of such a file.
+var keysFields = []string{"keys", "name", "sha256", "certificate", "sender", "apps", "topics", "rights"}
+
 // topicNames are those of a key. null is none of them, and not all.
 type topicNames []string
 
@@ -139,11 +143,19 @@ func parseKeys(text []byte) ([]*Caller, error) {
 	var file keysFile
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&file); err != nil {
+	err := dec.Decode(&file)
+	if err != nil && strings.HasPrefix(err.Error(), "json: unknown field") { // which it quotes: it may be a key
+		err = errors.New("a member that is not known; there are " + strings.Join(keysFields, ", "))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not a file of keys: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not a file of keys: something follows the object")
+	}
+	// A member that is there twice would have what the other one gives: encoding/json fills what is there.
+	if fault := forms.CheckNames(text, keysFields); fault != "" {
+		return nil, errors.New("not a file of keys: " + fault)
 	}
 	if len(file.Keys) == 0 || len(file.Keys) > maxKeys {
 		return nil, fmt.Errorf("has %d keys, want 1 to %d", len(file.Keys), maxKeys)
@@ -152,7 +164,7 @@ func parseKeys(text []byte) ([]*Caller, error) {
 	for i, k := range file.Keys {
 		c := &Caller{Name: k.Name, Sender: k.Sender, apps: map[string]bool{}, rights: map[Right]bool{}}
 		if !keyName.MatchString(k.Name) || names[k.Name] {
-			return nil, fmt.Errorf("keys[%d].name: %q, want 1 to 64 letters, digits, dots, underscores and dashes, and each once", i, k.Name)
+			return nil, fmt.Errorf("keys[%d].name: want 1 to 64 letters, digits, dots, underscores and dashes, and each once", i)
 		}
 		if err := c.knownBy(k.SHA256, k.Certificate); err != nil {
 			return nil, fmt.Errorf("keys[%d].%w", i, err)
@@ -161,7 +173,7 @@ func parseKeys(text []byte) ([]*Caller, error) {
 		case hashes[c.hash]:
 			return nil, fmt.Errorf("keys[%d]: what %s is known by is there under another name", i, k.Name)
 		case !keyName.MatchString(k.Sender):
-			return nil, fmt.Errorf("keys[%d].sender: %q, want 1 to 64 letters, digits, dots, underscores and dashes", i, k.Sender)
+			return nil, fmt.Errorf("keys[%d].sender: want 1 to 64 letters, digits, dots, underscores and dashes", i)
 		case len(k.Rights) == 0:
 			return nil, fmt.Errorf("keys[%d].rights: none", i)
 		case len(k.Apps) == 0:
@@ -169,7 +181,7 @@ func parseKeys(text []byte) ([]*Caller, error) {
 		}
 		for _, r := range k.Rights {
 			if !slices.Contains([]Right{Send, Broadcast, Read, Manage, Admin, Fleet}, r) {
-				return nil, fmt.Errorf("keys[%d].rights: %q, want send, broadcast, read, users, admin or dashboard", i, r)
+				return nil, fmt.Errorf("keys[%d].rights: want send, broadcast, read, users, admin or dashboard", i)
 			}
 			if r == Fleet && len(k.Topics) > 0 {
 				return nil, fmt.Errorf("keys[%d].rights: %q is for keys of all topics: the dashboard shows every one", i, r)

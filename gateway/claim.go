@@ -76,7 +76,11 @@ func NewSigner(secret string) (*Signer, error) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		if strings.Fields(line)[0] == idLine {
+		// A mark of byte order, the line ends of another system or UTF-16 would make another key of it.
+		if line[0] == '#' || strings.ContainsFunc(line, func(c rune) bool { return c < ' ' && c != '\t' || c > '~' }) {
+			return nil, fmt.Errorf("line %d is no key: want ASCII that does not begin with # (openssl rand -base64 32)", number)
+		}
+		if strings.EqualFold(strings.Fields(line)[0], idLine) {
 			k, err := parseIDKey(line)
 			if err == nil && len(s.keys) == 0 {
 				err = errors.New("the first line must be one that signs")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/pushfleet/pushfleet/forms"
 	"github.com/pushfleet/pushfleet/push"
@@ -26,6 +27,8 @@ type deviceLine = forms.Device
 var (
 	errNotCSV      = errors.New("not CSV: quotes must enclose a whole field and end on the same line")
 	errNotJSON     = errors.New("not one JSON object")
+	errNotUTF8     = errors.New("not UTF-8")
+	errJSONTwice   = errors.New("a field that is there twice, or not in small letters")
 	errJSONType    = errors.New("a field is not a string")
 	errJSONField   = fmt.Errorf("a field other than %s", strings.Join(forms.DeviceFields, ", "))
 	errTimeMissing = errors.New("invalid registered_at: missing (--registered-at sets one for all lines)")
@@ -64,6 +67,9 @@ type deviceParser func(text []byte, d *deviceLine) error
 
 // parseJSON is the deviceParser of JSON lines.
 func parseJSON(text []byte, d *deviceLine) error {
+	if !utf8.Valid(text) { // encoding/json would make one character of all that is none
+		return errNotUTF8
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(d)
@@ -80,6 +86,9 @@ func parseJSON(text []byte, d *deviceLine) error {
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return errNotJSON
+	}
+	if fault := forms.CheckNames(text, forms.DeviceFields); fault != "" {
+		return errJSONTwice
 	}
 	return nil
 }

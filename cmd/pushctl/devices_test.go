@@ -44,6 +44,9 @@ func TestDeviceLines(t *testing.T) {
 		{"two objects", "", `{"user_id":"u1"} {"token":"` + googleToken + `"}`, "not one JSON object"},
 		{"an array", "", `["` + googleToken + `"]`, "not one JSON object"},
 		{"a number", "", `{"user_id":42,"token":"` + googleToken + `"}`, "not a string"},
+		{"no UTF-8", "", "{\"user_id\":\"a\xff\"}", "not UTF-8"},
+		{"a field twice", "", `{"user_id":"a","user_id":"b"}`, "a field that is there twice"},
+		{"a field in other letters", "", `{"user_id":"a","user_ID":"b"}`, "a field that is there twice, or not in small letters"},
 		{"an unknown field", "", `{"` + googleToken + `":"x"}`, "a field other than"},
 	} {
 		fromCSV, err := parseCSV([]byte(header))

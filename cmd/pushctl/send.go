@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -198,6 +199,13 @@ func (m messageFlags) encode(now time.Time) ([]byte, error) {
 			return nil, fmt.Errorf("making an id: %w", err)
 		}
 		m.ID = id.String()
+	}
+	// encoding/json would make one character of all that is no text: another user, and another message.
+	for name, text := range map[string]string{"id": m.ID, "app": m.App, "user": m.UserID, "type": m.Type, "sender": m.SenderID, "campaign": m.Campaign,
+		"priority": m.Priority, "title": m.Title, "body": m.Body, "collapse-key": m.CollapseKey, "data": strings.Join(m.data, "\n")} {
+		if !utf8.ValidString(text) {
+			return nil, usagef("--%s: not UTF-8", name)
+		}
 	}
 	for _, kv := range m.data {
 		k, v, ok := strings.Cut(kv, "=")

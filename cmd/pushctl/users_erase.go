@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -115,6 +117,30 @@ type erasing struct {
 	answer  eraseAnswer
 }
 
+// openTables opens the tables of Cassandra that may have something of the user. Of an id that they
+// cannot have there is nothing: it is of a time with other rules, or no text.
+func (e *erasing) openTables(ctx context.Context, c *configs.Config) (err error) {
+	if e.members, err = e.app.audiencesOf(ctx, c, e.user); err != nil {
+		return err
+	}
+	if subscriptions.CheckUser(e.user) == nil {
+		if e.topics, err = e.app.topicsStore(ctx, c); err != nil {
+			return err
+		}
+	}
+	if !utf8.ValidString(e.user) {
+		return nil
+	}
+	if e.inboxes, err = e.app.inboxes(ctx, c, e.user); err != nil {
+		return err
+	}
+	if e.clicks, err = e.app.clicksStore(ctx, c); err != nil {
+		return err
+	}
+	e.journal, err = e.app.journalStore(ctx, c)
+	return err
+}
+
 func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 	switch {
 	case f.yes && f.dryRun:
@@ -134,19 +160,7 @@ func (a *app) erase(ctx context.Context, user string, f eraseFlags) error {
 	if e.devices, err = a.deviceLog(ctx); err != nil {
 		return err
 	}
-	if e.topics, err = a.topicsStore(ctx, c); err != nil {
-		return err
-	}
-	if e.inboxes, err = a.inboxes(ctx, c, user); err != nil {
-		return err
-	}
-	if e.clicks, err = a.clicksStore(ctx, c); err != nil {
-		return err
-	}
-	if e.members, err = a.audiencesOf(ctx, c, user); err != nil {
-		return err
-	}
-	if e.journal, err = a.journalStore(ctx, c); err != nil {
+	if err := e.openTables(ctx, c); err != nil {
 		return err
 	}
 	found, err := e.look(ctx)
@@ -213,8 +227,10 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err != nil {
 		return r, err
 	}
-	if len(e.owners) == 1 { // those of the first look: later the devices are gone
-		e.owners = append(e.owners, r.Hashes...)
+	for _, hash := range r.Owned { // also of an earlier erasure, or of an earlier look
+		if !slices.Contains(e.owners, hash) {
+			e.owners = append(e.owners, hash)
+		}
 	}
 	one := map[bool]int{true: 1}
 	left := eraseCounts{Devices: r.Devices, Preferences: one[r.Preferences], Profile: one[r.Profile], Limits: one[r.Limits],

@@ -153,6 +153,12 @@ func keyOf(s *Store, text string) string {
 
 func (w *world) keep(name, text string) { w.Keep(named(name), []byte(text)) }
 
+// written waits until everything that is kept is written, the last of it behind a pause.
+func (w *world) written() {
+	time.Sleep(2 * writeEvery)
+	synctest.Wait()
+}
+
 func (w *world) find(ctx context.Context, texts ...string) []string {
 	names := make([][16]byte, len(texts))
 	for i, text := range texts {
@@ -172,7 +178,7 @@ func TestTheFirstStands(t *testing.T) {
 		w.keep("a", "1")
 		w.keep("a", "2")
 		w.keep("b", "3\x00")
-		synctest.Wait()
+		w.written()
 		if got := w.find(t.Context(), "a", "x", "b", "a"); !slices.Equal(got, []string{"1", "", "3\x00", "1"}) {
 			t.Errorf("%q", got)
 		}
@@ -197,10 +203,10 @@ func TestManyAtOnce(t *testing.T) {
 		for i := range 3 * most {
 			w.keep(fmt.Sprint(i), fmt.Sprint("v", i))
 		}
-		synctest.Wait()
+		w.written()
 		w.commands.Store(0)
 		w.longest.Store(0)
-		w.slow.Store(int64(10 * time.Millisecond))
+		w.slow.Store(int64(patience / 10)) // five commands after one another are in time
 		var callers sync.WaitGroup
 		for i := range 1000 {
 			callers.Go(func() {

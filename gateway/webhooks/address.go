@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"syscall"
 )
 
@@ -35,6 +36,9 @@ var special = prefixes(
 // nat64 is where networks without IPv4 have it: the last four bytes are the address.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
+// global is all that is handed out of IPv6 to the public internet (RFC 4291, section 2.4, and IANA).
+var global = netip.MustParsePrefix("2000::/3")
+
 func prefixes(texts ...string) []netip.Prefix {
 	all := make([]netip.Prefix, len(texts))
 	for i, s := range texts {
@@ -52,7 +56,7 @@ func CheckAddress(a netip.Addr) error {
 		b := a.As16()
 		a = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	inside := !a.IsValid() || !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
+	inside := !a.IsValid() || a.Is6() && !global.Contains(a) || !a.IsGlobalUnicast() || a.IsPrivate() || a.IsLoopback() || a.IsLinkLocalUnicast()
 	for _, p := range special {
 		inside = inside || p.Contains(a)
 	}
@@ -89,6 +93,11 @@ func checkURL(text string, check func(netip.Addr) error) error {
 		return errors.New("has a user; put what authorizes into the path, or use the signature")
 	case u.Fragment != "":
 		return errors.New("has a fragment")
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("no port from 1 to 65535")
+		}
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return check(a)

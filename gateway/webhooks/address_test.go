@@ -11,7 +11,7 @@ func TestCheckAddress(t *testing.T) {
 	for _, s := range strings.Fields(`127.0.0.1 127.255.255.254 10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 169.254.169.254 169.254.0.1 100.64.0.1 100.100.100.200 100.127.255.255
 		0.0.0.0 0.1.2.3 192.0.0.192 192.0.2.1 192.88.99.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 239.1.1.1 240.0.0.1 255.255.255.255 168.63.129.16
 		::1 :: ::ffff:100.64.0.1 ::ffff:168.63.129.16 ::ffff:0.0.0.1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 fe80::1 fe80::1%eth0 fec0::1 fc00::1 fd00:ec2::254 ff02::1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1
-		2001:db8::1 2001::1 2002:7f00:1:: 100::1 3fff::1 5f00::1`) {
+		2001:db8::1 2001::1 2002:7f00:1:: 100::1 3fff::1 5f00::1 ::ffff:0:a00:1 ::ffff:0:a9fe:a9fe 100:0:0:1::1 4000::1 1fff::1 e000::1`) {
 		if err := CheckAddress(netip.MustParseAddr(s)); err == nil {
 			t.Errorf("%s may be called", s)
 		}
@@ -40,7 +40,7 @@ func TestCheckURL(t *testing.T) {
 	for url, ok := range map[string]bool{
 		"https://hooks.example.com/push?a=b": true, "https://hooks.example.com:8443": true, "https://8.8.8.8/": true,
 		"http://hooks.example.com/": false, "https://": false, "https:///x": false, "https://:443/": false, "https://user:word@hooks.example.com/": false,
-		"https://hooks.example.com/#x": false, "https://127.0.0.1/": false, "https://[::ffff:127.0.0.1]/": false, "https://[fe80::1%25eth0]/": false, "ftp://hooks.example.com": false, "hooks.example.com": false, "https://a b": false,
+		"https://hooks.example.com/#x": false, "https://hooks.example.com:99999/": false, "https://hooks.example.com:0/": false, "https://hooks.example.com:65535/": true, "https://127.0.0.1/": false, "https://[::ffff:127.0.0.1]/": false, "https://[fe80::1%25eth0]/": false, "ftp://hooks.example.com": false, "hooks.example.com": false, "https://a b": false,
 	} {
 		if err := checkURL(url, CheckAddress); (err == nil) != ok {
 			t.Errorf("%s: %v", url, err)

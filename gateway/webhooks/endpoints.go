@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pushfleet/pushfleet/forms"
 )
 
 // Endpoint is where a sender wants to be told, and by what.
@@ -31,6 +33,9 @@ type endpointsFile struct {
 	} `json:"webhooks"`
 }
 
+// endpointsFields are the members of such a file.
+var endpointsFields = []string{"webhooks", "sender", "url", "secrets"}
+
 // maxSecrets is how many secrets an endpoint may have: the former one and the next.
 const maxSecrets = 2
 
@@ -46,6 +51,10 @@ func parseEndpoints(text []byte, check func(netip.Addr) error) (map[string]*Endp
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("not a file of webhooks: something follows the object")
+	}
+	// A member that is there twice would have what the other one gives: encoding/json fills what is there.
+	if fault := forms.CheckNames(text, endpointsFields); fault != "" {
+		return nil, errors.New("not a file of webhooks: " + fault)
 	}
 	all := make(map[string]*Endpoint, len(file.Webhooks))
 	for i, w := range file.Webhooks {

@@ -36,6 +36,7 @@ func TestFilesOfEndpoints(t *testing.T) {
 		fileOf(entry("a", url, secretA, secretA[6:])):                                       "webhooks[0].secrets[1]",
 		fileOf(`{"sender": "a", "secret": "` + secretA + `"}`):                              "unknown field",
 		fileOf(`{"sender": "a", "url": "https://x.example", "secrets": "` + secretA + `"}`): "webhooks.secrets is no []string",
+		`{"webhooks": [` + entry("a", url, secretA) + `], "webhooks": [{"sender": "b"}]}`:   "the member webhooks is there twice",
 		fileOf() + "x":             "something follows",
 		`{"webhooks": [` + secretA: "no JSON at byte",
 		"":                         "not a file of webhooks",

@@ -133,8 +133,8 @@ func wordOf(err error) string {
 
 // retryAfter reads the header: seconds or a date; 0 if it is neither.
 func retryAfter(value string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return min(longestRest, time.Duration(seconds)*time.Second)
+	if seconds, err := strconv.ParseUint(value, 10, 64); err == nil {
+		return time.Duration(min(uint64(longestRest/time.Second), seconds)) * time.Second
 	}
 	if at, err := http.ParseTime(value); err == nil {
 		return max(0, min(longestRest, at.Sub(now)))

@@ -62,6 +62,7 @@ type storedUser struct {
 	there  bool
 	user   record.User         // empty if it cannot be read
 	tokens map[string]struct{} // device hashes whose entries of the token index name the user
+	others map[string]struct{} // those whose entries name somebody else, and not the user
 }
 
 // New begins one. The user is 1 to 128 bytes, of any kind: an id that today's
@@ -84,6 +85,10 @@ type Remains struct {
 	Tokens      int  // entries of the token index that name the user
 	// Hashes are those of the Devices, sorted.
 	Hashes []string
+	// Owned are those, and those of devices that push.users still says were the user's: what is
+	// kept about a device outlives its registration. Without devices that are somebody else's
+	// now. Sorted.
+	Owned []string
 	// Number stands for the user in segments, as far as Redis has the profile.
 	Number    uint32
 	HasNumber bool
@@ -117,6 +122,7 @@ func (e *Erasure) Look(ctx context.Context) (Remains, error) {
 		}
 	}
 	slices.Sort(r.Hashes)
+	r.Owned = e.owned(r.Hashes)
 	return r, nil
 }
 
@@ -139,6 +145,19 @@ func (e *Erasure) read(ctx context.Context) error {
 	return nil
 }
 
+// owned are the hashes of live devices, and of those that were the user's and nobody has now.
+func (e *Erasure) owned(live []string) []string {
+	all := slices.Clone(live)
+	for part := range e.latest {
+		hash := part.Hash()
+		if _, others := e.stored.others[hash]; hash != "" && !others && e.known(part) {
+			all = append(all, hash)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // tokensPerTrip bounds the entries of the token index that are read in one round trip.
 const tokensPerTrip = 1000
 
@@ -149,7 +168,7 @@ func (e *Erasure) readRedis(ctx context.Context) error {
 	if err != nil && !errors.Is(err, redis.Nil) && !otherType(err) {
 		return fmt.Errorf("looking for a user in Redis: %w", err)
 	}
-	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]struct{})}
+	e.stored = storedUser{there: !errors.Is(err, redis.Nil), tokens: make(map[string]struct{}), others: make(map[string]struct{})}
 	_ = e.stored.user.Decode(raw, record.BuildOf(raw)) // empty then
 	of := make(map[string]struct{})
 	for part := range e.latest {
@@ -190,8 +209,11 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 			return err
 		}
 		claims, err := record.DecodeClaims(raw, record.BuildOf(raw))
-		if err != nil || slices.ContainsFunc(claims, func(c record.Claim) bool { return c.User == e.user }) {
+		switch {
+		case err != nil || slices.ContainsFunc(claims, func(c record.Claim) bool { return c.User == e.user }):
 			e.stored.tokens[hash] = struct{}{}
+		case len(claims) > 0:
+			e.stored.others[hash] = struct{}{}
 		}
 	}
 	return nil
