@@ -66,7 +66,7 @@ var mayImport = map[string][]string{
 	"gateway/seal":                    nil,
 	"gateway/quota":                   {"shards"},
 	"gateway/viewer":                  nil,
-	"gateway/webhooks":                {"push"},                // Kafka is an interface
+	"gateway/webhooks":                {"push", "forms"},       // Kafka is an interface
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
