@@ -1,6 +1,7 @@
 // Package forms is how devices and preferences of users are written where people and
 // programs write them: in words, as files, flags, bodies of requests and answers have
-// them. It turns these into the nouns of push, checked by the rules of users, and back.
+// them. It turns these into the nouns of push, checked by the rules of users, and back. And it
+// holds any such text to the names that it may have (CheckNames).
 package forms
 
 import (
