@@ -201,10 +201,10 @@ func (m messageFlags) encode(now time.Time) ([]byte, error) {
 		m.ID = id.String()
 	}
 	// encoding/json would make one character of all that is no text: another user, and another message.
-	for name, text := range map[string]string{"id": m.ID, "app": m.App, "user": m.UserID, "type": m.Type, "sender": m.SenderID, "campaign": m.Campaign,
-		"priority": m.Priority, "title": m.Title, "body": m.Body, "collapse-key": m.CollapseKey, "data": strings.Join(m.data, "\n")} {
-		if !utf8.ValidString(text) {
-			return nil, usagef("--%s: not UTF-8", name)
+	for _, flag := range [...]struct{ name, text string }{{"id", m.ID}, {"app", m.App}, {"user", m.UserID}, {"type", m.Type}, {"sender", m.SenderID}, {"campaign", m.Campaign},
+		{"priority", m.Priority}, {"title", m.Title}, {"body", m.Body}, {"data", strings.Join(m.data, "\n")}, {"collapse-key", m.CollapseKey}} {
+		if !utf8.ValidString(flag.text) {
+			return nil, usagef("--%s: not UTF-8", flag.name)
 		}
 	}
 	for _, kv := range m.data {
