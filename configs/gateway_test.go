@@ -26,6 +26,8 @@ func TestGatewayTogether(t *testing.T) {
 		{"an unknown lane", `{lanes: [{service_type: otp, lane: kritical}]}`, "gateway.lanes[0].lane", "there is no lane kritical"},
 		{"fewer records in flight than a page has", `{fanout: {page: 500, in_flight: 499}}`, "gateway.fanout.in_flight", "at least page"},
 		{"health of fan-outs on the gateway's port", `{fanout: {admin_listen: "127.0.0.1:8088"}}`, "gateway.fanout.admin_listen", "gateway.listen"},
+		{"a title of blanks in place of what is confidential", `{confidential: {title: " "}}`, "gateway.confidential.title", "want a text"},
+		{"one with a line break", `{confidential: {title: "News\nfor you"}}`, "gateway.confidential.title", "without control characters"},
 		{"fan-outs without topics", `{fanout: {enabled: true}}`, "gateway.fanout.enabled", "needs gateway.topics"},
 		{"users of apps without fan-outs", `{audiences: true}`, "gateway.audiences", "needs gateway.fanout.enabled"},
 		{"two lanes of one service type and mode", `{lanes: [{service_type: otp, lane: critical}, {service_type: otp, lane: transactional}]}`, "gateway.lanes[1].lane", "goes to gateway.lanes[0] already"},

@@ -46,6 +46,33 @@ func TestAnAnswerThatWasNotWrittenIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+// So of a query; and that is to be asked again as soon as the first of its receipts is.
+func TestAnAnswerToAQueryThatWasNotWrittenIsNotUsedAgain(t *testing.T) {
+	w := newWorld(t)
+	of := func(id string, nexts ...int) (receipts []string, all []found) {
+		for range 30 {
+			for _, next := range nexts {
+				receipts, all = append(receipts, id), append(all, found{report: &Report{Receipt: id, ID: id, Devices: []Device{}, next: next}})
+			}
+		}
+		return receipts, all
+	}
+	for range 50 {
+		k := &keeper{ResponseRecorder: *httptest.NewRecorder()}
+		receipts, all := of("first", 0, 5, 1, 30)
+		w.gateway.answerQuery(k, receipts, all)
+		if len(k.kept) <= 4096 || k.Header().Get("Retry-After") != "1" {
+			t.Fatalf("%d bytes, to be asked again after %q s", len(k.kept), k.Header().Get("Retry-After"))
+		}
+		receipts, all = of("other", 0, 0, 0, 0)
+		r := httptest.NewRecorder()
+		w.gateway.answerQuery(r, receipts, all)
+		if strings.Contains(string(k.kept), "other") || r.Header().Get("Retry-After") != "" {
+			t.Fatalf("the answer that may still be on its way has another's: %.120s", k.kept)
+		}
+	}
+}
+
 // The id of a problem, too.
 func TestTheIDInAProblemIsACopy(t *testing.T) {
 	w := newWorld(t)

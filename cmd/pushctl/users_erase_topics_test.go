@@ -57,4 +57,7 @@ func TestEraseSubscriptions(t *testing.T) {
 	if v := f.erase("ben", exitDone); v.Found.Subscribed != 2 {
 		t.Errorf("another user: %+v", v)
 	}
+	for _, id := range []string{"a\x01b", "\xff"} { // which nobody can subscribe with, and tables cannot have
+		f.erase(id, exitDone, "--yes", "--wait", "1m")
+	}
 }

@@ -87,6 +87,7 @@ func TestParse(t *testing.T) {
 		{"nothing", "\n \n", "has no key"},
 		{"a short line", first + "\n" + second[:31], "line 2 has 31 characters"},
 		{"a comment", "# the keys of confidential topics, rotated by ops\n" + first, "line 1 is no key"},
+		{"a comment without blanks", first + "\n#" + second, "line 2 is no key"},
 		{"a certificate", first + "\n-----BEGIN CERTIFICATE-----------------", "line 2 is no key"},
 		{"a byte order mark", "\ufeff" + first, "line 1 is no key"},
 		{"the same twice", first + "\n" + first, "line 2 is there twice"},
