@@ -73,7 +73,7 @@ func NewSigner(secret string) (*Signer, error) {
 	number := 0
 	for line := range strings.Lines(secret) {
 		number++
-		if line = strings.TrimSpace(line); line == "" {
+		if line = strings.Trim(line, " \t\r\n"); line == "" {
 			continue
 		}
 		// A mark of byte order, the line ends of another system or UTF-16 would make another key of it.

@@ -64,7 +64,7 @@ func TestKeysOfReceiptsAreExchanged(t *testing.T) {
 	if _, ok := signer(t, b).open("s", of); ok {
 		t.Error("a key that has not signed it reads it")
 	}
-	for _, secret := range []string{"", "\n", "short", a + "\nshort", "\ufeff" + a, "\ufeffids 2026-12-01T00:00:00Z " + a, a + "\r" + b, strings.Repeat("\x00", 40), "# " + a, "IDS 2026-12-01T00:00:00Z " + a} {
+	for _, secret := range []string{"", "\n", "short", a + "\nshort", "\ufeff" + a, "\u00a0" + a, a + "\u2028", "\ufeffids 2026-12-01T00:00:00Z " + a, a + "\r" + b, strings.Repeat("\x00", 40), "# " + a, "IDS 2026-12-01T00:00:00Z " + a} {
 		if _, err := NewSigner(secret); err == nil || strings.Contains(err.Error(), "short\n") {
 			t.Errorf("%q: %v", secret, err)
 		}

@@ -1,12 +1,9 @@
 package gateway
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -37,18 +34,23 @@ func (g *Gateway) readQuestion(r *http.Request) (*question, *Problem) {
 	return &q, nil
 }
 
+var questionFields = []string{"receipts"}
+
 // read reads any body.
 func (q *question) read(text []byte) *Problem {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(q)
-	if err == nil {
-		if _, more := dec.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("something follows the object")
-		}
+	var form struct {
+		Receipts []*string `json:"receipts"`
 	}
-	if err != nil {
+	problem := parseObject(text, &form, questionFields)
+	if problem != nil && problem.Code == codeBadRequest {
+		return problem
+	}
+	if problem != nil || slices.Contains(form.Receipts, nil) {
 		return newProblem(codeBadRequest, `want {"receipts": ["…"]}`)
+	}
+	q.Receipts = make([]string, len(form.Receipts))
+	for i, receipt := range form.Receipts {
+		q.Receipts[i] = *receipt
 	}
 	return nil
 }

@@ -250,6 +250,8 @@ func TestQuery(t *testing.T) {
 	}{
 		"no JSON": {"{", "bad_request"}, "another member": {`{"receipts":["a"],"x":1}`, "bad_request"}, "none": {`{"receipts":[]}`, "bad_request"},
 		"two objects": {`{"receipts":["a"]}{}`, "bad_request"}, "too many": {string(many), "too_many_lines"}, "other values": {`{"receipts":[1]}`, "bad_request"},
+		"twice": {`{"receipts":["a"],"receipts":["b"]}`, "bad_request"}, "in other letters": {`{"Receipts":["a"]}`, "bad_request"}, "null": {`{"receipts":["a",null]}`, "bad_request"},
+		"no UTF-8": {"{\"receipts\":[\"\xff\"]}", "bad_request"}, "another list": {`{"receipts":null}`, "bad_request"},
 	} {
 		if got := query(tt.body); got.code() != tt.code {
 			t.Errorf("%s: %d %s", why, got.status, got.text)

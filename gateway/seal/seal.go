@@ -56,7 +56,7 @@ func Parse(secret string) (*Keys, error) {
 	number := 0
 	for line := range strings.Lines(secret) {
 		number++
-		if line = strings.TrimSpace(line); line == "" {
+		if line = strings.Trim(line, " \t\r\n"); line == "" {
 			continue
 		}
 		if line[0] == '#' || strings.ContainsFunc(line, func(c rune) bool { return c <= ' ' || c > '~' }) {

@@ -90,6 +90,7 @@ func TestParse(t *testing.T) {
 		{"a comment without blanks", first + "\n#" + second, "line 2 is no key"},
 		{"a certificate", first + "\n-----BEGIN CERTIFICATE-----------------", "line 2 is no key"},
 		{"a byte order mark", "\ufeff" + first, "line 1 is no key"},
+		{"a blank that is no ASCII", first + "\n\u00a0" + second, "line 2 is no key"},
 		{"the same twice", first + "\n" + first, "line 2 is there twice"},
 	} {
 		_, err := Parse(c.secret)

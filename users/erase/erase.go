@@ -62,7 +62,7 @@ type storedUser struct {
 	there  bool
 	user   record.User         // empty if it cannot be read
 	tokens map[string]struct{} // device hashes whose entries of the token index name the user
-	others map[string]struct{} // those whose entries name somebody else, and not the user
+	others map[string]struct{} // those that somebody else has registered, and the user not since
 }
 
 // New begins one. The user is 1 to 128 bytes, of any kind: an id that today's
@@ -145,17 +145,20 @@ func (e *Erasure) read(ctx context.Context) error {
 	return nil
 }
 
-// owned are the hashes of live devices, and of those that were the user's and nobody has now.
+// owned are the hashes of live devices and of those that were the user's, without those that
+// somebody else has registered since.
 func (e *Erasure) owned(live []string) []string {
 	all := slices.Clone(live)
 	for part := range e.latest {
-		hash := part.Hash()
-		if _, others := e.stored.others[hash]; hash != "" && !others && e.known(part) {
+		if hash := part.Hash(); hash != "" && e.known(part) {
 			all = append(all, hash)
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.DeleteFunc(slices.Compact(all), func(hash string) bool {
+		_, others := e.stored.others[hash]
+		return others
+	})
 }
 
 // tokensPerTrip bounds the entries of the token index that are read in one round trip.
@@ -209,10 +212,10 @@ func (e *Erasure) readTokens(ctx context.Context, hashes []string) error {
 			return err
 		}
 		claims, err := record.DecodeClaims(raw, record.BuildOf(raw))
-		switch {
-		case err != nil || slices.ContainsFunc(claims, func(c record.Claim) bool { return c.User == e.user }):
+		if err != nil || slices.ContainsFunc(claims, func(c record.Claim) bool { return c.User == e.user }) {
 			e.stored.tokens[hash] = struct{}{}
-		case len(claims) > 0:
+		}
+		if err == nil && len(claims) > 0 && claims.Latest().User != e.user {
 			e.stored.others[hash] = struct{}{}
 		}
 	}

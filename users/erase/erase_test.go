@@ -510,3 +510,42 @@ func TestEraseRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What is kept about a device goes with its user, as long as push.users tells of the device,
+// and stays where somebody else has registered it since.
+func TestOwned(t *testing.T) {
+	const now, former, gone, taken, theirs = 1, 2, 3, 4, 5
+	userstest.Virtual(t, in(func(w *world) {
+		stop := w.Run(userstest.RegistryOptions())
+		for _, tok := range []int{now, former, gone, taken} {
+			w.Register("uma", tok, 10)
+		}
+		w.Register("max", theirs, 10)
+		w.Must(w.Client.RemoveDevice(w.Ctx, "uma", userstest.Hash(former)))
+		w.Must(w.Client.RemoveDevice(w.Ctx, "uma", userstest.Hash(gone)))
+		w.Settle()
+		w.Register("max", gone, 20)
+		w.Settle()
+		stop()
+		w.Register("max", taken, 20) // which Redis does not tell of yet
+		look := func(why string, hashes ...string) {
+			t.Helper()
+			found, err := w.erasure("uma", w.Topic).Look(w.Ctx)
+			w.Must(err)
+			slices.Sort(hashes)
+			if !slices.Equal(found.Owned, hashes) {
+				t.Errorf("%s: %q, want %q", why, found.Owned, hashes)
+			}
+		}
+		look("live and former ones", userstest.Hash(now), userstest.Hash(former), userstest.Hash(taken))
+		claim := func(tok int, claims record.Claims) {
+			w.Must(w.Redis.Set(w.Ctx, state.TokenKey(userstest.Hash(tok)), claims.Encode(record.BuildOf([]byte(w.Redis.Get(w.Ctx, state.TokenKey(userstest.Hash(tok))).Val()))), 0).Err())
+		}
+		claim(taken, record.Claims{{User: "max", At: 20}})
+		look("somebody else's, by the index", userstest.Hash(now), userstest.Hash(former))
+		claim(taken, record.Claims{{User: "max", At: 20}, {User: "uma", At: 10}})
+		look("an open case", userstest.Hash(now), userstest.Hash(former))
+		claim(taken, record.Claims{{User: "max", At: 20}, {User: "uma", At: 30}})
+		look("registered again", userstest.Hash(now), userstest.Hash(former), userstest.Hash(taken))
+	}))
+}

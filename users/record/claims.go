@@ -34,7 +34,7 @@ type Claims []Claim
 // one is missing that matters.
 func (cs Claims) Owner(hash string, users map[string]*User) (owner Claim, known bool) {
 	for left := slices.Clone(cs); len(left) > 0; left = left.without(owner.User) {
-		owner = left.latest()
+		owner = left.Latest()
 		u := users[owner.User]
 		if u == nil {
 			return Claim{}, false
@@ -46,8 +46,8 @@ func (cs Claims) Owner(hash string, users map[string]*User) (owner Claim, known 
 	return Claim{}, true
 }
 
-// latest is that of the claims, of which there is one at least.
-func (cs Claims) latest() Claim {
+// Latest is that of the claims, of which there is one at least.
+func (cs Claims) Latest() Claim {
 	latest := cs[0]
 	for _, c := range cs[1:] {
 		if c.later(latest) {

@@ -66,7 +66,7 @@ func TestLatestClaim(t *testing.T) {
 		{Claims{{"ada", 7}, {"bob", 5}, {"cy", 7}}, "cy"},
 	} {
 		for range tt.claims {
-			if got := tt.claims.latest().User; got != tt.want {
+			if got := tt.claims.Latest().User; got != tt.want {
 				t.Errorf("of %v it is %s, want %s", tt.claims, got, tt.want)
 			}
 			tt.claims = append(tt.claims[1:], tt.claims[0]) // in any order
@@ -101,7 +101,7 @@ func TestContestedTokens(t *testing.T) {
 		}
 		cs = m.Token(slices.Clone(cs), c)
 		opened, changed := m.Cases[Contested+"h"]
-		if len(cs) != step.claims || len(cs) > 0 && cs.latest().User != step.owner || opened != step.opened || changed != step.changed {
+		if len(cs) != step.claims || len(cs) > 0 && cs.Latest().User != step.owner || opened != step.opened || changed != step.changed {
 			t.Errorf("after %s at %d: %v, case opened %v, changed %v", step.user, step.at, cs, opened, changed)
 		}
 	}
