@@ -37,9 +37,11 @@ type Result struct {
 	// Parts are WorkerCPU by what it goes into (package bench/parts), which they add up to.
 	Parts map[string]float64 `json:"parts_us"`
 
-	// APNS2CPU is what apns2 takes for a push, measured in the same session, and the others are shares of it; nil where it
-	// was not measured. See Compare.
+	// APNS2CPU is what apns2 takes for a push, measured in the same session, and APNS2Rate how many it sends a second on
+	// this machine; the others are shares of them. Nil where it was not measured. See Compare.
 	APNS2CPU     *float64           `json:"apns2_cpu_us"`
+	APNS2Rate    *float64           `json:"apns2_pushes_per_second"`
+	RateRatio    *float64           `json:"rate_of_apns2"`
 	WorkerRatio  *float64           `json:"worker_of_apns2"`
 	PartsRatio   map[string]float64 `json:"parts_of_apns2"`
 	OthersCores  float64            `json:"others_cores"`    // busy with something else meanwhile
@@ -145,11 +147,13 @@ func confirmed(start, end []fleet.Metrics) *float64 {
 	return &share
 }
 
-// Compare notes what apns2 takes for a push, in us, and what shares of that the worker and its parts take.
-func (r *Result) Compare(apns2 float64) {
-	ratio := r.WorkerCPU / apns2
-	r.APNS2CPU, r.WorkerRatio, r.PartsRatio = &apns2, &ratio, make(map[string]float64, len(r.Parts))
+// Compare notes what apns2 takes for a push, in us of CPU, and how many it sends a second; and what shares of that are the
+// CPU of the worker and of its parts, and the rate of all.
+func (r *Result) Compare(cpu, rate float64) {
+	worker, all := r.WorkerCPU/cpu, r.Rate/rate
+	r.APNS2CPU, r.APNS2Rate, r.RateRatio, r.WorkerRatio = &cpu, &rate, &all, &worker
+	r.PartsRatio = make(map[string]float64, len(r.Parts))
 	for name, us := range r.Parts {
-		r.PartsRatio[name] = us / apns2
+		r.PartsRatio[name] = us / cpu
 	}
 }

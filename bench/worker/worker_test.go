@@ -375,9 +375,9 @@ func TestFigures(t *testing.T) {
 	if math.Abs(r.AllocationParts["users"]-0.3) > 1e-9 || math.Abs(r.AllocationOwners["ours"]-0.4) > 1e-9 {
 		t.Errorf("allocations %v, %v", r.AllocationParts, r.AllocationOwners)
 	}
-	r.Compare(40)
-	if *r.WorkerRatio != 0.5 || r.PartsRatio["gc"] != 0.125 || *r.APNS2CPU != 40 {
-		t.Errorf("of apns2's: %v, %v", *r.WorkerRatio, r.PartsRatio)
+	r.Compare(40, 40_000)
+	if *r.WorkerRatio != 0.5 || r.PartsRatio["gc"] != 0.125 || *r.APNS2CPU != 40 || *r.APNS2Rate != 40_000 || *r.RateRatio != 1.25 {
+		t.Errorf("of apns2's: %v, %v; rate %v", *r.WorkerRatio, r.PartsRatio, *r.RateRatio)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestKeys(t *testing.T) {
 	got, err := json.Marshal(&Result{Date: time.Date(2026, 11, 24, 1, 2, 3, 0, time.UTC)})
 	want := `{"notifications_per_second":0,"worker_cpu_us":0,"kafka_cpu_us":0,"redis_cpu_us":0,"cassandra_cpu_us":null,"sim_cpu_us":0,` +
 		`"allocs_per_notification":0,"rows_per_status_batch":null,"critical_p99_ms":null,"critical_unloaded_p99_ms":null,"notification_p50_ms":null,"notification_p99_ms":null,"rss_mb":0,"parts_us":null,` +
-		`"apns2_cpu_us":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"compiling_cores":0,"measuring_cpu_us":0,"profiled":0,` +
+		`"apns2_cpu_us":null,"apns2_pushes_per_second":null,"rate_of_apns2":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"compiling_cores":0,"measuring_cpu_us":0,"profiled":0,` +
 		`"allocs_by_part":null,"allocs_by_owner":null,"worker_shares":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
 		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"quota_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
 		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`

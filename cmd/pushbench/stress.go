@@ -76,11 +76,11 @@ func (b *bench) stress(ctx context.Context, o stress.Options, apns2 bool) error 
 	}
 	var other *float64
 	if apns2 {
-		cpu, err := b.apns2(ctx)
+		f, err := b.apns2(ctx)
 		if err != nil {
 			return err
 		}
-		other = &cpu
+		other = &f.CPU
 	}
 	r, err := stress.Run(ctx, o)
 	if err != nil {

@@ -44,8 +44,9 @@ profile is also taken of its allocations: allocs_by_part, allocs_by_owner. criti
 producing a one-time password to its acceptance by a provider, critical_unloaded_p99_ms the same without
 the backlog. rss_mb is the worker's peak.
 
---apns2 also measures in the same session what apns2 takes for a push (pushbench send --only apns2), and
-adds the worker's shares of it: worker_of_apns2, parts_of_apns2.
+--apns2 also measures in the same session what apns2 takes for a push (pushbench send --only apns2), before
+and afterwards, and adds what share of it the worker takes (worker_of_apns2, parts_of_apns2), and the
+notifications a second by apns2's pushes a second (rate_of_apns2).
 
 --embedded uses the Kafka and Redis of pushdemo, each in a process of its own, and a worker that keeps its
 status rows in its memory. It needs nothing to be fetched.
@@ -109,20 +110,27 @@ func (b *bench) worker(ctx context.Context, o worker.Options, apns2 bool) error 
 	if err := b.prepareWorker(&o); err != nil {
 		return err
 	}
-	var other float64
-	if apns2 {
-		var err error
-		if other, err = b.apns2(ctx); err != nil {
+	if !apns2 {
+		r, err := worker.Run(ctx, o)
+		if err != nil {
 			return err
 		}
+		return b.show(explainWorker(r))
+	}
+	// Machines change within minutes: so apns2 is measured on both sides of the worker.
+	before, err := b.apns2(ctx)
+	if err != nil {
+		return err
 	}
 	r, err := worker.Run(ctx, o)
 	if err != nil {
 		return err
 	}
-	if apns2 {
-		r.Compare(other)
+	after, err := b.apns2(ctx)
+	if err != nil {
+		return err
 	}
+	r.Compare((before.CPU+after.CPU)/2, (before.PushesPerSecond+after.PushesPerSecond)/2)
 	return b.show(explainWorker(r))
 }
 
@@ -145,17 +153,17 @@ func (b *bench) prepareWorker(o *worker.Options) error {
 	return nil
 }
 
-// apns2 is what apns2 takes for a push now, in us of CPU.
-func (b *bench) apns2(ctx context.Context) (float64, error) {
+// apns2 is what apns2 takes for a push now, and how many it sends a second.
+func (b *bench) apns2(ctx context.Context) (*send.Figures, error) {
 	o := send.Options{Only: []string{"apns2"}}
 	if err := b.prepareSend(&o); err != nil {
-		return 0, err
+		return nil, err
 	}
 	r, err := send.Run(ctx, o)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return r.APNS2.CPU, nil
+	return r.APNS2, nil
 }
 
 // explainWorker is a table with a row per figure and per setting of the run.
@@ -168,6 +176,7 @@ func explainWorker(r *worker.Result) terminal.Answer {
 		t.Add("  "+name, figure(&us, 2))
 	}
 	t.Add("of apns2's CPU", figure(r.WorkerRatio, 3))
+	t.Add("notifications/s to apns2's pushes/s", figure(r.RateRatio, 2))
 	t.Add("Kafka CPU us", figure(&r.KafkaCPU, 1))
 	t.Add("Redis CPU us", figure(&r.RedisCPU, 1))
 	t.Add("Cassandra CPU us", figure(r.CassandraCPU, 1))

@@ -203,6 +203,9 @@ counter_cache_size: 0MiB
 concurrent_reads: 16
 concurrent_writes: 16
 concurrent_compactors: 1
+# Rows wait for their flush outside the heap: on it, they made a write cost a third
+# more once the heap was full (bench/README.md).
+memtable_allocation_type: offheap_objects
 {{- if .Secure}}
 authenticator: PasswordAuthenticator
 authorizer: CassandraAuthorizer
