@@ -104,6 +104,7 @@ type Cassandra struct {
 	Timeout      time.Duration     `yaml:"timeout" check:"min=100ms,max=1m"`
 	Connections  int               `yaml:"connections" check:"min=1,max=64"`
 	Concurrency  int               `yaml:"concurrency" check:"min=1,max=1024"`
+	PackedRows   bool              `yaml:"packed_rows"` // rows are written in one column; only for fleets whose every reader knows it
 	TTL          time.Duration     `yaml:"ttl" check:"min=1h,max=87600h"`
 	Replication  map[string]string `yaml:"replication" check:"required"`
 	Layout       []Layout          `yaml:"layout" check:"required"`

@@ -16,6 +16,7 @@ type catalogue struct {
 	replication map[string]string // nil = no keyspace
 	ttl         int               // seconds
 	columns     [][4]any          // of the status table: name, type, kind, position; none = no table
+	details     []string          // fields of the type of the column details: name and type; nil = no type
 	noOthers    bool              // there is none of otherTables, nor of the gateway's
 	later       bool              // the gateway's have the columns that earlier releases lack
 	fails       string            // a statement that contains this fails
@@ -40,6 +41,8 @@ func (f *rowsFound) Scan(dest ...any) bool {
 			*to = value.(string)
 		case *int:
 			*to = value.(int)
+		case *[]string:
+			*to = value.([]string)
 		case *map[string]string:
 			*to = value.(map[string]string)
 		}
@@ -55,6 +58,10 @@ func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
 	switch {
 	case c.fails != "" && strings.Contains(cql, c.fails):
 		f.err = errAway
+	case strings.Contains(cql, ".types"):
+		if c.details != nil {
+			f.rows = [][]any{c.fields()}
+		}
 	case strings.Contains(cql, ".keyspaces") && c.replication != nil:
 		f.rows = [][]any{{c.replication}}
 	case strings.Contains(cql, ".tables") && args[1] != tableName:
@@ -83,7 +90,7 @@ func (c *catalogue) ask(_ context.Context, cql string, args ...any) answer {
 // asMade is a table as ApplySchema creates it, with columns in the server's
 // order.
 func asMade() *catalogue {
-	c := &catalogue{replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}, ttl: 3600}
+	c := &catalogue{replication: map[string]string{"class": "SimpleStrategy", "replication_factor": "1"}, ttl: 3600, details: detailsFields}
 	for name, of := range columnTypes {
 		column := [4]any{name, of, "regular", -1}
 		if at := slices.Index(keyColumns, name); at == 0 {
@@ -96,33 +103,49 @@ func asMade() *catalogue {
 	return c
 }
 
+// fields are the names and the types of the type's fields.
+func (c *catalogue) fields() []any {
+	var names, types []string
+	for _, field := range c.details {
+		name, of, _ := strings.Cut(field, " ")
+		names, types = append(names, name), append(types, of)
+	}
+	return []any{names, types}
+}
+
 // What exists decides what is done. A query or change that fails ends it:
 // nothing is created as long as it is unknown what exists.
 func TestApplyDoesWhatIsMissing(t *testing.T) {
 	for _, tt := range []struct {
 		why     string
 		server  *catalogue
-		actions string // of keyspace and table, as far as it got
+		actions string // of keyspace, type and tables, as far as it got
 		told    string // the first word of each change
 		wrong   string // in the error
 	}{
-		{"nothing is there", &catalogue{noOthers: true}, "created created created created created created created created", "CREATE CREATE CREATE CREATE CREATE CREATE CREATE CREATE", ""},
-		{"a keyspace is there", &catalogue{replication: asMade().replication}, "exists created exists exists exists exists exists exists", "CREATE", ""},
-		{"all is there", asMade(), "exists exists exists exists exists exists exists exists", "", ""},
-		{"only the status table is there, from an earlier version", with(func(c *catalogue) { c.noOthers = true }), "exists exists created created created created created created", "CREATE CREATE CREATE CREATE CREATE CREATE", ""},
-		{"another table cannot be made", with(func(c *catalogue) { c.noOthers, c.fails = true, "k.device_limit_times" }), "exists exists created", "CREATE CREATE", "no hosts"},
-		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists altered exists exists exists exists exists exists", "ALTER", ""},
-		{"a table of an earlier version", with(func(c *catalogue) { c.without("place") }), "exists altered exists exists exists exists exists exists", "ALTER", ""},
-		{"an earlier version and another time", with(func(c *catalogue) { c.without("place"); c.ttl = 7200 }), "exists altered exists exists exists exists exists exists", "ALTER ALTER", ""},
-		{"a column that no version did without", with(func(c *catalogue) { c.without("reason") }), "exists", "", "column reason text does not exist"},
-		{"another table", with(func(c *catalogue) { c.columns[0][1] = "blob" }), "exists", "", "is blob, want"},
+		{"nothing is there", &catalogue{noOthers: true}, "created created created created created created created created created", "CREATE CREATE CREATE CREATE CREATE CREATE CREATE CREATE CREATE", ""},
+		{"a keyspace is there", &catalogue{replication: asMade().replication}, "exists created created exists exists exists exists exists exists", "CREATE CREATE", ""},
+		{"all is there", asMade(), "exists exists exists exists exists exists exists exists exists", "", ""},
+		{"only the status table is there, from an earlier version", with(func(c *catalogue) { c.noOthers = true }), "exists exists exists created created created created created created", "CREATE CREATE CREATE CREATE CREATE CREATE", ""},
+		{"another table cannot be made", with(func(c *catalogue) { c.noOthers, c.fails = true, "k.device_limit_times" }), "exists exists exists created", "CREATE CREATE", "no hosts"},
+		{"rows live for another time", with(func(c *catalogue) { c.ttl = 7200 }), "exists exists altered exists exists exists exists exists exists", "ALTER", ""},
+		{"a table of the version before", with(func(c *catalogue) { c.without("details"); c.details = nil }), "exists created altered exists exists exists exists exists exists", "CREATE ALTER", ""},
+		{"a type that was made, and no column", with(func(c *catalogue) { c.without("details") }), "exists exists altered exists exists exists exists exists exists", "ALTER", ""},
+		{"a type with fields of later releases", with(func(c *catalogue) { c.details = append(slices.Clone(detailsFields), "cost int") }), "exists exists exists exists exists exists exists exists exists", "", ""},
+		{"another type of that name", with(func(c *catalogue) { c.details = []string{"at timestamp", "provider text"} }), "exists exists", "", "type notification_details is (at timestamp, provider text), want"},
+		{"a type that cannot be made", with(func(c *catalogue) { c.details, c.fails = nil, "CREATE TYPE" }), "exists", "CREATE", "no hosts"},
+		{"no answer about the type", with(func(c *catalogue) { c.fails = ".types" }), "", "", "no hosts"},
+		{"a table of an earlier version", with(func(c *catalogue) { c.without("place") }), "exists exists altered exists exists exists exists exists exists", "ALTER", ""},
+		{"an earlier version and another time", with(func(c *catalogue) { c.without("place"); c.ttl = 7200 }), "exists exists altered exists exists exists exists exists exists", "ALTER ALTER", ""},
+		{"a column that no version did without", with(func(c *catalogue) { c.without("reason") }), "exists exists", "", "column reason text does not exist"},
+		{"another table", with(func(c *catalogue) { c.columns[0][1] = "blob" }), "exists exists", "", "is blob, want"},
 		{"a replication that is none", with(func(c *catalogue) { c.replication = map[string]string{} }), "", "", "no class"},
 		{"no answer about the keyspace", with(func(c *catalogue) { c.fails = ".keyspaces" }), "", "", "no hosts"},
 		{"no answer about the table", with(func(c *catalogue) { c.fails = ".tables" }), "", "", "no hosts"},
 		{"no answer about its columns", with(func(c *catalogue) { c.fails = ".columns" }), "", "", "no hosts"},
 		{"the keyspace cannot be made", &catalogue{fails: "KEYSPACE"}, "", "CREATE", "no hosts"},
-		{"the table cannot be made", &catalogue{fails: "TABLE"}, "created", "CREATE CREATE", "no hosts"},
-		{"the table cannot be changed", with(func(c *catalogue) { c.ttl, c.fails = 7200, "ALTER" }), "exists", "ALTER", "no hosts"},
+		{"the table cannot be made", &catalogue{fails: "TABLE"}, "created created", "CREATE CREATE CREATE", "no hosts"},
+		{"the table cannot be changed", with(func(c *catalogue) { c.ttl, c.fails = 7200, "ALTER" }), "exists exists", "ALTER", "no hosts"},
 	} {
 		statements, err := schemaStatements("k", SchemaOptions{TTL: time.Hour})
 		if err != nil {
@@ -166,9 +189,10 @@ func (c *catalogue) without(name string) {
 func TestApplySaysWhatItHasDone(t *testing.T) {
 	server := with(func(c *catalogue) { c.ttl = 7200 })
 	a := applying{ctx: t.Context(), ask: server.ask, opts: Options{Keyspace: "k"}}
-	changes, err := a.run([]string{"CREATE 1", "CREATE 2", "CREATE 3", "CREATE 4", "CREATE 5", "CREATE 6", "CREATE 7", "CREATE 8"}, time.Hour)
+	changes, err := a.run([]string{"CREATE 1", "CREATE 2", "CREATE 3", "CREATE 4", "CREATE 5", "CREATE 6", "CREATE 7", "CREATE 8", "CREATE 9"}, time.Hour)
 	want := []SchemaChange{
 		{"keyspace k", "exists", "{'class': 'SimpleStrategy', 'replication_factor': '1'}"},
+		{"type k.notification_details", "exists", ""},
 		{"table k.notification_status", "altered", "default_time_to_live 7200 to 3600 seconds, for rows written from now on"},
 		{"table k.device_limit_days", "exists", ""},
 		{"table k.device_limit_times", "exists", ""},

@@ -31,22 +31,32 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s, "")
 }
 
-// columns are the values of a row in the order of the insert statement, bucket
-// first, which is the same for a whole batch and therefore not encoded per row.
-var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "provider", "provider_id", "reason", "user_hash", "place"}
-
-// valuesPerRow is how many values appendRow writes: all columns but the
-// bucket, and the write time.
-const valuesPerRow = len(columns)
+// columns are those of the table that this version reads, bucket first.
+var columns = [...]string{"bucket", "id", "device", "step", "state", "at", "provider", "provider_id", "reason", "user_hash", "place", "details"}
 
 // encodedRows are rows encoded as the values of their inserts, one after the
-// other.
+// other. The bucket, which is the same for a whole batch, is not among them.
 type encodedRows struct {
-	data []byte
-	ends []int32 // end of each value in data; negative = no value
+	packed bool // what a row says besides its key is one value
+	data   []byte
+	ends   []int32 // end of each value in data; negative = no value
 }
 
-func (e *encodedRows) len() int { return len(e.ends) / valuesPerRow }
+// Values of a row: its key without the bucket, what it says, its write time.
+const (
+	valuesOfColumns = 4 + 6 + 1
+	valuesOfPacked  = 4 + 1 + 1
+)
+
+// perRow is how many values append writes.
+func (e *encodedRows) perRow() int {
+	if e.packed {
+		return valuesOfPacked
+	}
+	return valuesOfColumns
+}
+
+func (e *encodedRows) len() int { return len(e.ends) / e.perRow() }
 
 func (e *encodedRows) reset() { e.data, e.ends = e.data[:0], e.ends[:0] }
 
@@ -59,6 +69,20 @@ func (e *encodedRows) append(r *push.Row) {
 	e.end()
 	e.data = append(e.data, byte(r.State))
 	e.end()
+	if e.packed {
+		e.data = appendDetails(e.data, r)
+		e.end()
+	} else {
+		e.columns(r)
+	}
+	// The write time is the row's own, so that writing it again is the same
+	// write, and not the client's clock at whatever attempt.
+	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMicro()))
+	e.end()
+}
+
+// columns encodes what r says besides its key, each in a column of its own.
+func (e *encodedRows) columns(r *push.Row) {
 	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMilli()))
 	e.end()
 	if r.Platform == push.NoPlatform {
@@ -77,10 +101,6 @@ func (e *encodedRows) append(r *push.Row) {
 		e.data = binary.BigEndian.AppendUint64(e.data, r.Place)
 		e.end()
 	}
-	// The write time is the row's own, so that writing it again is the same
-	// write, and not the client's clock at whatever attempt.
-	e.data = binary.BigEndian.AppendUint64(e.data, uint64(r.At.UnixMicro()))
-	e.end()
 }
 
 func (e *encodedRows) text(s string) {

@@ -39,6 +39,7 @@ type foundSchema struct {
 	replication string            // empty = no keyspace
 	columns     map[string]string // name -> type; empty = no table
 	keys        []string
+	details     []string // fields of the type of the column details; nil = no type
 	ttl         time.Duration
 }
 
@@ -67,7 +68,7 @@ func (f *foundSchema) lacks() (names []string) {
 }
 
 // columnsWrong names each column that is missing or of another type or place.
-// Unknown columns are ignored.
+// Unknown columns, and fields behind those that are known, are ignored.
 func (f *foundSchema) columnsWrong() (wrong []string) {
 	for _, name := range columns {
 		switch got := f.columns[name]; got {
@@ -77,6 +78,11 @@ func (f *foundSchema) columnsWrong() (wrong []string) {
 		default:
 			wrong = append(wrong, "column "+name+" is "+got+", want "+columnTypes[name])
 		}
+	}
+	if got := f.details; got == nil {
+		wrong = append(wrong, "type "+detailsType+" does not exist")
+	} else if len(got) < len(detailsFields) || !slices.Equal(got[:len(detailsFields)], detailsFields) {
+		wrong = append(wrong, "type "+detailsType+" is ("+strings.Join(got, ", ")+"), want ("+strings.Join(detailsFields, ", ")+")")
 	}
 	if !slices.Equal(f.keys, keyColumns) {
 		wrong = append(wrong, "primary key is ("+strings.Join(f.keys, ", ")+"), want ("+strings.Join(keyColumns, ", ")+")")
@@ -121,6 +127,17 @@ func readSchema(ctx context.Context, ask asking, keyspace string) (*foundSchema,
 		return f, err
 	}
 	f.ttl = time.Duration(ttl) * time.Second
+	var names, types []string
+	found, err = one(ask(ctx, "SELECT field_names,field_types FROM system_schema.types WHERE keyspace_name=? AND type_name=?", keyspace, detailsType), &names, &types)
+	if err != nil {
+		return f, err
+	}
+	if found {
+		f.details = make([]string, min(len(names), len(types)))
+		for i := range f.details {
+			f.details[i] = names[i] + " " + types[i]
+		}
+	}
 	return f, f.readColumns(ask(ctx, "SELECT column_name,type,kind,position FROM system_schema.columns WHERE keyspace_name=? AND table_name=?", keyspace, tableName))
 }
 

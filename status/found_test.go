@@ -19,7 +19,7 @@ import (
 // Each single reason to refuse a table; everything else in it is correct.
 func TestWhatIsWrongWithATable(t *testing.T) {
 	good := func() *foundSchema {
-		return &foundSchema{replication: "{}", columns: maps.Clone(columnTypes), keys: slices.Clone(keyColumns), ttl: 48 * time.Hour}
+		return &foundSchema{replication: "{}", columns: maps.Clone(columnTypes), keys: slices.Clone(keyColumns), details: slices.Clone(detailsFields), ttl: 48 * time.Hour}
 	}
 	for _, row := range []struct {
 		why  string
@@ -35,6 +35,11 @@ func TestWhatIsWrongWithATable(t *testing.T) {
 		{"no table", func(f *foundSchema) { clear(f.columns) }, "table notification_status does not exist"},
 		{"a column less", func(f *foundSchema) { delete(f.columns, "state") }, "column state"},
 		{"another type", func(f *foundSchema) { f.columns["state"] = "blob" }, "column state is blob"},
+		{"no type", func(f *foundSchema) { f.details = nil }, "type notification_details does not exist"},
+		{"a type with a field more", func(f *foundSchema) { f.details = append(f.details, "cost int") }, ""},
+		{"a type with a field less", func(f *foundSchema) { f.details = f.details[:5] }, "type notification_details is (at timestamp, "},
+		{"a type in another order", func(f *foundSchema) { slices.Reverse(f.details) }, "type notification_details is (place bigint, "},
+		{"a column of another type's", func(f *foundSchema) { f.columns["details"] = "frozen<details>" }, "column details is frozen<details>, want frozen<notification_details>"},
 		{"another key", func(f *foundSchema) { slices.Reverse(f.keys) }, "primary key"},
 	} {
 		f := good()

@@ -8,10 +8,21 @@ import (
 	"github.com/gocql/gocql"
 )
 
-// insertRow is short on purpose: the driver looks it up by its text for every
-// row of a batch.
-const insertRow = "INSERT INTO notification_status (bucket,id,device,step,state,at,provider,provider_id,reason,user_hash,place)" +
-	" VALUES (?,?,?,?,?,?,?,?,?,?,?) USING TIMESTAMP ?"
+// The statements that write a row are short on purpose: the driver looks them
+// up by their text for every row of a batch.
+const (
+	insertColumns = "INSERT INTO notification_status (bucket,id,device,step,state,at,provider,provider_id,reason,user_hash,place)" +
+		" VALUES (?,?,?,?,?,?,?,?,?,?,?) USING TIMESTAMP ?"
+	insertPacked = "INSERT INTO notification_status (bucket,id,device,step,state,details) VALUES (?,?,?,?,?,?) USING TIMESTAMP ?"
+)
+
+// insertRow is the statement whose values these are, after the bucket.
+func (e *encodedRows) insertRow() string {
+	if e.packed {
+		return insertPacked
+	}
+	return insertColumns
+}
 
 // inserter is the executor that talks to the server.
 type inserter struct {
@@ -31,9 +42,10 @@ func (v *value) MarshalCQL(gocql.TypeInfo) ([]byte, error) { return v.data, nil 
 // copied them into its own frame when ExecuteBatch returns, and tries nothing
 // by itself afterwards: no retry policy, no speculation.
 type boundRows struct {
-	values  []value
+	values  []value // the bucket, then those of the rows
 	args    []any
 	entries []gocql.BatchEntry
+	used    int // of values
 }
 
 func (x *inserter) insert(ctx context.Context, bucket int64, rows *encodedRows) error {
@@ -54,13 +66,13 @@ func (x *inserter) insert(ctx context.Context, bucket int64, rows *encodedRows) 
 }
 
 func (r *boundRows) bind(bucket int64, rows *encodedRows) {
-	n := rows.len()
-	r.grow(n)
+	n, perRow, statement := rows.len(), rows.perRow(), rows.insertRow()
+	r.grow(n, perRow)
 	r.values[0].data = binary.BigEndian.AppendUint64(r.values[0].data[:0], uint64(bucket))
 	start := int32(0)
 	for i, end := range rows.ends {
 		v := &r.values[1+i]
-		arg := i/valuesPerRow*(valuesPerRow+1) + 1 + i%valuesPerRow
+		arg := i/perRow*(perRow+1) + 1 + i%perRow
 		if end < 0 { // no value
 			r.args[arg] = gocql.UnsetValue
 			continue
@@ -70,24 +82,24 @@ func (r *boundRows) bind(bucket int64, rows *encodedRows) {
 		start = end
 	}
 	for i := range n {
-		args := r.args[i*(valuesPerRow+1) : (i+1)*(valuesPerRow+1)]
+		args := r.args[i*(perRow+1) : (i+1)*(perRow+1)]
 		args[0] = &r.values[0]
-		r.entries[i] = gocql.BatchEntry{Stmt: insertRow, Args: args, Idempotent: true}
+		r.entries[i] = gocql.BatchEntry{Stmt: statement, Args: args, Idempotent: true}
 	}
 }
 
-// grow makes room for n rows. Values must not move while args point to them.
-func (r *boundRows) grow(n int) {
-	if cap(r.entries) < n {
+// grow makes room for n rows of so many values. Values must not move while args
+// point to them.
+func (r *boundRows) grow(n, perRow int) {
+	r.used = 1 + n*perRow
+	if cap(r.entries) < n || len(r.values) < r.used {
 		n := max(n, 2*cap(r.entries))
-		r.values = make([]value, 1+n*valuesPerRow)
-		r.args = make([]any, n*(valuesPerRow+1))
+		r.values = make([]value, 1+n*perRow)
+		r.args = make([]any, n*(perRow+1))
 		r.entries = make([]gocql.BatchEntry, n)
 	}
 	r.entries = r.entries[:n]
 }
 
 // clear drops the references to the batch's memory.
-func (r *boundRows) clear() {
-	clear(r.values[1 : 1+len(r.entries)*valuesPerRow])
-}
+func (r *boundRows) clear() { clear(r.values[1:r.used]) }

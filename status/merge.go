@@ -29,6 +29,7 @@ type mergeOptions struct {
 	lingering   int           // rows that linger at most; beyond it, what is due next goes
 	concurrency int           // full batches in flight at once, or as much in smaller ones
 	timeout     time.Duration // of one attempt
+	packed      bool          // what a row says besides its key goes as one value
 	backoff     push.Backoff
 }
 
@@ -263,7 +264,7 @@ func (g *merger) batchOf(bucket int64) *batch {
 	if n := len(g.free); n > 0 {
 		b, g.free = g.free[n-1], g.free[:n-1]
 	} else {
-		b = new(batch)
+		b = &batch{rows: encodedRows{packed: g.opts.packed}}
 	}
 	b.bucket, b.attempts, b.prompt = bucket, 0, false
 	g.open[bucket] = b

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -74,20 +75,27 @@ func decodeRows(e *encodedRows) (rows []push.Row) {
 		start = end
 		return v
 	}
-	for i := 0; i < len(e.ends); i += valuesPerRow {
-		r := push.Row{ID: string(next(i)), Device: string(next(i + 1))}
-		r.Step = int16(binary.BigEndian.Uint16(next(i + 2)))
-		r.State = push.State(next(i + 3)[0])
-		r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(next(i + 4))))
-		if p := next(i + 5); p != nil {
+	for i := 0; i < len(e.ends); i += e.perRow() {
+		values := make([][]byte, e.perRow())
+		for j := range values {
+			values[j] = next(i + j)
+		}
+		if e.packed {
+			said := wire{values[4]}
+			values = slices.Concat(values[:4], [][]byte{said.long(), said.long(), said.long(), said.long(), said.long(), said.long()}, values[5:])
+		}
+		r := push.Row{ID: string(values[0]), Device: string(values[1]), ProviderID: string(values[6]), Reason: string(values[7])}
+		r.Step = int16(binary.BigEndian.Uint16(values[2]))
+		r.State = push.State(values[3][0])
+		r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(values[4])))
+		if p := values[5]; p != nil {
 			r.Platform = push.Platform(p[0])
 		}
-		r.ProviderID, r.Reason = string(next(i+6)), string(next(i+7))
-		r.UserHash = binary.BigEndian.Uint64(next(i + 8))
-		if p := next(i + 9); p != nil {
+		r.UserHash = binary.BigEndian.Uint64(values[8])
+		if p := values[9]; p != nil {
 			r.Place = binary.BigEndian.Uint64(p)
 		}
-		if micros := int64(binary.BigEndian.Uint64(next(i + 10))); micros/1000 != r.At.UnixMilli() {
+		if micros := int64(binary.BigEndian.Uint64(values[10])); micros/1000 != r.At.UnixMilli() {
 			panic(fmt.Sprintf("write time %d us is not that of the row, %d ms", micros, r.At.UnixMilli()))
 		}
 		rows = append(rows, r)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type node struct {
 	schema  *catalogue
 	rows    *Memory
 	buckets map[string]int64 // of the ids that have rows
+	packed  map[string]bool  // of the ids that have rows: they are in the column details
 	reads   []int            // ids of each confirm query
 	batches []int            // rows of each batch
 	asked   map[string]int   // requests by kind: hello, schema, read, write, ping
@@ -53,7 +55,7 @@ func startNode(t *testing.T) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &node{listener: l, conns: map[net.Conn]bool{}, schema: asMade(), rows: rows, buckets: map[string]int64{}, asked: map[string]int{}}
+	n := &node{listener: l, conns: map[net.Conn]bool{}, schema: asMade(), rows: rows, buckets: map[string]int64{}, packed: map[string]bool{}, asked: map[string]int{}}
 	n.owned.Go(n.accept)
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -262,7 +264,7 @@ func (n *node) find(of statement, bucket int64, list wire) ([]byte, error) {
 			return nil, err
 		}
 		for _, r := range found[0] {
-			rows = append(rows, []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash), int64(r.Place)})
+			rows = append(rows, cellsOf(&r, n.packed[id]))
 		}
 	}
 	return of.rows(rows), nil
@@ -275,10 +277,18 @@ func (n *node) insert(body wire) error {
 	n.batches = append(n.batches, count)
 	for range count {
 		body.cut(1) // prepared
-		if cql := string(body.short()); cql != insertRow {
+		cql, v := string(body.short()), body.list()
+		switch cql {
+		case insertColumns:
+		case insertPacked:
+			packed := wire{v[5]}
+			v = slices.Concat(v[:5], [][]byte{packed.long(), packed.long(), packed.long(), packed.long(), packed.long(), packed.long()}, v[6:])
+			if len(packed.rest) > 0 {
+				return fmt.Errorf("details with %x behind them", packed.rest)
+			}
+		default:
 			return fmt.Errorf("a batch with %q", cql)
 		}
-		v := body.list()
 		at := func(i int) []byte {
 			if v[i] == nil {
 				return make([]byte, 8)
@@ -290,6 +300,10 @@ func (n *node) insert(body wire) error {
 			Platform: push.Platform(at(6)[0]), ProviderID: string(v[7]), Reason: string(v[8]),
 			UserHash: binary.BigEndian.Uint64(v[9]), Place: binary.BigEndian.Uint64(at(10)), At: time.UnixMicro(int64(binary.BigEndian.Uint64(v[11]))),
 		}
+		if millis := int64(binary.BigEndian.Uint64(v[5])); millis != r.At.UnixMilli() {
+			return fmt.Errorf("a row of %d ms with a write time of %v", millis, r.At)
+		}
+		n.packed[r.ID] = cql == insertPacked
 		n.buckets[r.ID] = int64(binary.BigEndian.Uint64(v[0]))
 		if err := n.rows.Write(context.Background(), []push.Row{r}); err != nil {
 			return err

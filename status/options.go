@@ -44,6 +44,11 @@ type Options struct {
 	Lingering   int           // rows that linger at most; beyond it, batches go sooner: 2,000
 	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
+	// PackedRows writes what a row says besides its key in one column, details,
+	// in place of one for each: a third less work for the server. Rows are read in
+	// either format, but by releases that know the column.
+	PackedRows bool
+
 	// TTL is how long rows must live at least; the table's own default is what
 	// counts, and a table with less is refused. 0 = not compared.
 	TTL     time.Duration
@@ -119,7 +124,7 @@ func (o *Options) validate() error {
 func (o *Options) merging() mergeOptions {
 	return mergeOptions{
 		rows: o.FlushRows, bytes: o.FlushBytes, linger: o.FlushLinger, lingering: o.Lingering,
-		concurrency: o.Concurrency, timeout: o.Timeout,
+		concurrency: o.Concurrency, timeout: o.Timeout, packed: o.PackedRows,
 		backoff: push.Backoff{First: 50 * time.Millisecond, Longest: 2 * time.Second},
 	}
 }

@@ -17,7 +17,7 @@ import (
 // a slice of the same partition, in one answer of a few tens of KiB.
 const readChunk = 100
 
-const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,user_hash,place" +
+const selectRows = "SELECT id,device,step,state,at,provider,provider_id,reason,user_hash,place,details" +
 	" FROM notification_status WHERE bucket=? AND id IN ?"
 
 // Read returns the rows of each id, aligned with ids, each ordered by device,
@@ -126,20 +126,21 @@ func (r *reading) collect(ids []string, scan func(dest ...any) bool) error {
 		r.found[r.first[id]] = nil
 	}
 	var row push.Row
-	step, state, user := number{size: 2}, number{size: 1}, number{size: 8}
-	at, platform, place := number{size: 8, optional: true}, number{size: 1, optional: true}, number{size: 8, optional: true}
-	for scan(&row.ID, &row.Device, &step, &state, &at, &platform, &row.ProviderID, &row.Reason, &user, &place) {
+	step, state := number{size: 2}, number{size: 1}
+	inColumns, packed := newDetails(), newDetails()
+	for scan(&row.ID, &row.Device, &step, &state, &inColumns.at, &inColumns.platform, &inColumns.providerID, &inColumns.reason, &inColumns.user, &inColumns.place, &packed) {
 		if !slices.Contains(ids, row.ID) {
 			return errNotAsked
 		}
 		if step.value < 0 || state.value <= 0 {
 			return fmt.Errorf("%s has a row of step %d and state %d, which nobody writes", row.ID, step.value, state.value)
 		}
-		row.Step, row.State, row.At = int16(step.value), push.State(state.value), time.Time{}
-		if at.there {
-			row.At = time.UnixMilli(at.value).UTC()
+		said := latest(&inColumns, &packed)
+		if !said.user.there {
+			return fmt.Errorf("%s has a row without a user, which nobody writes", row.ID)
 		}
-		row.Platform, row.UserHash, row.Place = push.Platform(platform.value), uint64(user.value), uint64(place.value)
+		row.Step, row.State = int16(step.value), push.State(state.value)
+		said.tell(&row)
 		first := r.first[row.ID]
 		r.found[first] = append(r.found[first], row)
 	}

@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,16 +12,34 @@ import (
 	"github.com/pushfleet/pushfleet/push"
 )
 
+// cellsOf are a row's cells in a confirm read's answer.
+func cellsOf(r *push.Row, packed bool) []any {
+	key := []any{r.ID, r.Device, r.Step, int8(r.State)}
+	said := []any{r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash), int64(r.Place)}
+	if packed {
+		return slices.Concat(key, make([]any, len(said)), []any{composite(said)})
+	}
+	return slices.Concat(key, said, []any{nil})
+}
+
 // scanning scans rows one after the other, as the driver does with a server's
 // answer.
 func scanning(rows ...push.Row) func(dest ...any) bool {
+	var cells [][]any
+	for i := range rows {
+		cells = append(cells, cellsOf(&rows[i], false))
+	}
+	return scanningCells(cells...)
+}
+
+func scanningCells(rows ...[]any) func(dest ...any) bool {
 	return func(dest ...any) bool {
 		if len(rows) == 0 {
 			return false
 		}
-		r := rows[0]
+		cells := rows[0]
 		rows = rows[1:]
-		for i, v := range []any{r.ID, r.Device, r.Step, int8(r.State), r.At, int8(r.Platform), r.ProviderID, r.Reason, int64(r.UserHash), int64(r.Place)} {
+		for i, v := range cells {
 			switch to := dest[i].(type) {
 			case *string:
 				*to = v.(string)

@@ -18,7 +18,7 @@ func FuzzRows(f *testing.F) {
 	ids := []string{"a", "b"}
 	at := time.UnixMilli(1_790_000_000_000).UTC()
 	row := func(change func([]any)) []any {
-		cells := []any{"a", "d", int16(3), int8(push.StateDelivered), at, int8(push.FCM), "p", "r", int64(-5), int64(-7)}
+		cells := []any{"a", "d", int16(3), int8(push.StateDelivered), at, int8(push.FCM), "p", "r", int64(-5), int64(-7), nil}
 		if change != nil {
 			change(cells)
 		}
@@ -28,13 +28,7 @@ func FuzzRows(f *testing.F) {
 		b := binary.BigEndian.AppendUint32(nil, n)
 		for _, cells := range of {
 			for _, v := range cells {
-				if v == nil {
-					b = append(b, 255, 255, 255, 255)
-				} else if raw, is := v.([]byte); is {
-					b = appendLong(b, raw)
-				} else {
-					b = appendLong(b, cell(v))
-				}
+				b = appendLong(b, cell(v))
 			}
 		}
 		return b
@@ -59,6 +53,29 @@ func FuzzRows(f *testing.F) {
 	f.Add(rows(1, of(3, int8(0))))
 	f.Add(rows(1, of(3, int8(99))))
 	f.Add(rows(1, of(5, int8(-1))))
+	packed := func(said ...any) []any {
+		return append(row(nil)[:4:4], append(make([]any, 6), composite(said))...)
+	}
+	said := []any{at, int8(push.FCM), "p", "r", int64(-5), int64(-7)}
+	f.Add(rows(2, row(nil), packed(said...)))
+	f.Add(rows(1, packed(said[:5]...))) // a value may have fewer fields than its type
+	f.Add(rows(1, packed(said[:4]...)))
+	f.Add(rows(1, packed(append(said, "more")...)))
+	for i := range said {
+		for _, v := range []any{nil, []byte{}, []byte{1, 2, 3}} {
+			other := slices.Clone(said)
+			other[i] = v
+			f.Add(rows(1, packed(other...)))
+		}
+	}
+	whole := cell(composite(said))
+	for _, raw := range [][]byte{{}, {0, 0, 0}, whole[:len(whole)-1], whole[:len(whole)-10], append(slices.Clone(whole), 1, 2), {0, 0, 0, 99, 1}} {
+		f.Add(rows(1, of(10, raw)))
+	}
+	for _, later := range []time.Duration{-time.Millisecond, 0, time.Millisecond} { // in both formats
+		f.Add(rows(1, of(10, composite{at.Add(later), int8(push.APNS), "q", "s", int64(6), nil})))
+		f.Add(rows(1, of(10, composite{at.Add(later), nil, nil, nil, nil, nil})))
+	}
 	f.Add([]byte{0, 0})
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		n := startNode(t)
@@ -85,30 +102,43 @@ func readStrictly(answer []byte, ids []string) (rows [][]push.Row, ok bool) {
 	rows, count := make([][]push.Row, len(ids)), int32(binary.BigEndian.Uint32(answer))
 	answer = answer[4:]
 	for range count {
-		var cells [10][]byte
-		for i, size := range [10]int{-1, -1, 2, 1, 8, 1, -1, -1, 8, 8} {
-			if len(answer) < 4 {
-				return nil, false
-			}
-			n := max(0, int(int32(binary.BigEndian.Uint32(answer))))
-			if answer = answer[4:]; len(answer) < n {
-				return nil, false
-			}
-			cells[i], answer = answer[:n], answer[n:]
-			if mayBeNull := i == 4 || i == 5 || i == 9; size >= 0 && n != size && (n > 0 || !mayBeNull) {
+		var key [4][]byte
+		for i, size := range [4]int{-1, -1, 2, 1} {
+			if key[i], answer, ok = cutCell(answer); !ok || size >= 0 && len(key[i]) != size {
 				return nil, false
 			}
 		}
-		r := push.Row{ID: string(cells[0]), Device: string(cells[1]), Step: int16(binary.BigEndian.Uint16(cells[2])), State: push.State(cells[3][0]),
-			ProviderID: string(cells[6]), Reason: string(cells[7]), UserHash: binary.BigEndian.Uint64(cells[8])}
-		if len(cells[4]) > 0 {
-			r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(cells[4]))).UTC()
+		said, rest, ok := cutDetails(answer, false)
+		if !ok {
+			return nil, false
 		}
-		if len(cells[9]) > 0 {
-			r.Place = binary.BigEndian.Uint64(cells[9])
+		whole, rest, ok := cutCell(rest)
+		if !ok {
+			return nil, false
 		}
-		if len(cells[5]) > 0 {
-			r.Platform = push.Platform(cells[5][0])
+		answer = rest
+		if len(whole) > 0 {
+			packed, _, ok := cutDetails(whole, true)
+			if !ok || len(packed[0]) == 0 || len(packed[4]) == 0 {
+				return nil, false
+			}
+			if len(said[0]) == 0 || int64(binary.BigEndian.Uint64(packed[0])) >= int64(binary.BigEndian.Uint64(said[0])) {
+				said = packed
+			}
+		}
+		if len(said[4]) == 0 {
+			return nil, false
+		}
+		r := push.Row{ID: string(key[0]), Device: string(key[1]), Step: int16(binary.BigEndian.Uint16(key[2])), State: push.State(key[3][0]),
+			ProviderID: string(said[2]), Reason: string(said[3]), UserHash: binary.BigEndian.Uint64(said[4])}
+		if len(said[0]) > 0 {
+			r.At = time.UnixMilli(int64(binary.BigEndian.Uint64(said[0]))).UTC()
+		}
+		if len(said[5]) > 0 {
+			r.Place = binary.BigEndian.Uint64(said[5])
+		}
+		if len(said[1]) > 0 {
+			r.Platform = push.Platform(said[1][0])
 		}
 		at := slices.Index(ids, r.ID)
 		if at < 0 || r.Step < 0 || r.State <= 0 {
@@ -117,4 +147,30 @@ func readStrictly(answer []byte, ids []string) (rows [][]push.Row, ok bool) {
 		rows[at] = append(rows[at], r)
 	}
 	return rows, count >= 0
+}
+
+// cutCell takes a value off: its length, -1 and less for null, and its bytes.
+func cutCell(b []byte) (v, rest []byte, ok bool) {
+	if len(b) < 4 {
+		return nil, nil, false
+	}
+	n := max(0, int(int32(binary.BigEndian.Uint32(b))))
+	if b = b[4:]; len(b) < n {
+		return nil, nil, false
+	}
+	return b[:n], b[n:], true
+}
+
+// cutDetails takes off what a row says besides its key. Of a value of several fields
+// the last may not be there.
+func cutDetails(b []byte, fields bool) (said [6][]byte, rest []byte, ok bool) {
+	for i, size := range [6]int{8, 1, -1, -1, 8, 8} {
+		if fields && len(b) == 0 {
+			return said, nil, true
+		}
+		if said[i], b, ok = cutCell(b); !ok || size >= 0 && len(said[i]) != size && len(said[i]) > 0 {
+			return said, nil, false
+		}
+	}
+	return said, b, true
 }

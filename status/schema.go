@@ -17,19 +17,25 @@ import (
 const tableName = "notification_status"
 
 // columnTypes are the table's columns as system_schema spells their types.
-// insert.go encodes for exactly these.
+// encode.go encodes for exactly these.
 var columnTypes = map[string]string{
 	"bucket": "bigint", "id": "text", "device": "text", "step": "smallint", "state": "tinyint",
 	"at": "timestamp", "provider": "tinyint", "provider_id": "text", "reason": "text", "user_hash": "bigint",
-	"place": "bigint",
+	"place": "bigint", "details": "frozen<" + detailsType + ">",
 }
+
+// detailsType is the type of the column details, and detailsFields its fields
+// in their order, as details.go reads and writes them.
+const detailsType = "notification_details"
+
+var detailsFields = []string{"at timestamp", "provider tinyint", "provider_id text", "reason text", "user_hash bigint", "place bigint"}
 
 // otherTables are the tables of the schema that Session is for, in the order of
 // their statements, which follow that of the status table.
 var otherTables = []string{"device_limit_days", "device_limit_times", "inbox", "inbox_read", "inbox_news", "user_messages"}
 
 // addedColumns are those that tables of earlier versions do not have.
-var addedColumns = []string{"place"}
+var addedColumns = []string{"place", "details"}
 
 // keyColumns are the partition key and the clustering columns, in order.
 var keyColumns = []string{"bucket", "id", "device", "step", "state"}
@@ -216,9 +222,18 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 		}
 	}
 	changes := []SchemaChange{keyspace}
+	kind := SchemaChange{Object: "type " + a.opts.Keyspace + "." + detailsType, Action: "exists"}
+	if before.details == nil {
+		kind.Action = "created"
+		if err := a.exec(statements[1]); err != nil {
+			return changes, err
+		}
+		before.details = detailsFields
+	}
+	changes = append(changes, kind)
 	table := SchemaChange{Object: "table " + a.opts.Keyspace + "." + tableName, Action: "created"}
 	if len(before.columns) == 0 {
-		err = a.exec(statements[1])
+		err = a.exec(statements[2])
 	} else {
 		err = a.alter(&table, before, ttl)
 	}
@@ -227,7 +242,7 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 	}
 	changes = append(changes, table)
 	for i, name := range otherTables {
-		change, err := a.ensure(name, statements[2+i])
+		change, err := a.ensure(name, statements[3+i])
 		if err != nil {
 			return changes, err
 		}

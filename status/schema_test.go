@@ -21,7 +21,7 @@ func TestSchemaText(t *testing.T) {
 	for _, place := range []string{fileKeyspace, fileReplication, fileWindow, fileTTL} {
 		want := 1
 		if place == fileKeyspace {
-			want = 2 + len(otherTables) + len(gatewayTables)
+			want = 3 + len(otherTables) + len(gatewayTables)
 		}
 		if got := strings.Count(text, place); got != want {
 			t.Errorf("schema.cql has %q %d times, want %d: what is replaced would go wrong", place, got, want)
@@ -44,13 +44,16 @@ func TestSchemaText(t *testing.T) {
 // Each statement makes what it is taken for.
 func TestSchemaHasItsTablesInOrder(t *testing.T) {
 	statements, err := schemaStatements("k", SchemaOptions{})
-	if err != nil || len(statements) != 2+len(otherTables)+len(gatewayTables) {
+	if err != nil || len(statements) != 3+len(otherTables)+len(gatewayTables) {
 		t.Fatalf("%d statements, %v", len(statements), err)
 	}
 	for i, name := range slices.Concat([]string{tableName}, otherTables, gatewayTables) {
-		if want := "CREATE TABLE IF NOT EXISTS k." + name + " ("; !strings.Contains(statements[1+i], want) {
-			t.Errorf("statement %d has no %q", 1+i, want)
+		if want := "CREATE TABLE IF NOT EXISTS k." + name + " ("; !strings.Contains(statements[2+i], want) {
+			t.Errorf("statement %d has no %q", 2+i, want)
 		}
+	}
+	if want := "CREATE TYPE IF NOT EXISTS k." + detailsType + " (\n  " + strings.Join(detailsFields, ",\n  ") + "\n)"; !strings.Contains(statements[1], want) {
+		t.Errorf("statement 1 has no %q", want)
 	}
 }
 
@@ -65,11 +68,23 @@ func TestSchemaHasTheColumnsThatAreWritten(t *testing.T) {
 	if len(columnTypes) != len(columns) {
 		t.Errorf("%d types for %d columns", len(columnTypes), len(columns))
 	}
-	if want := "(" + strings.Join(columns[:], ",") + ")"; !strings.Contains(insertRow, want) {
-		t.Errorf("insert statement does not name %s", want)
+	for _, tt := range []struct {
+		packed  bool
+		columns []string
+	}{
+		{false, columns[:len(columns)-1]},
+		{true, []string{"bucket", "id", "device", "step", "state", "details"}},
+	} {
+		rows := encodedRows{packed: tt.packed}
+		if want := "(" + strings.Join(tt.columns, ",") + ")"; !strings.Contains(rows.insertRow(), want) {
+			t.Errorf("packed %v: insert statement does not name %s", tt.packed, want)
+		}
+		if got := strings.Count(rows.insertRow(), "?"); got != rows.perRow()+1 {
+			t.Errorf("packed %v: insert statement binds %d values, want the bucket and %d", tt.packed, got, rows.perRow())
+		}
 	}
-	if got := strings.Count(insertRow, "?"); got != valuesPerRow+1 {
-		t.Errorf("insert statement binds %d values, want the bucket and %d", got, valuesPerRow)
+	if want := "SELECT " + strings.Join(columns[1:], ",") + " FROM"; !strings.HasPrefix(selectRows, want) {
+		t.Errorf("query does not read %s", want)
 	}
 }
 

@@ -22,9 +22,17 @@ import (
 // tombstone. The memory is reused for batches of any size, and keeps nothing of
 // them.
 func TestBoundRows(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		testBoundRows(t, packed)
+	}
+}
+
+func testBoundRows(t *testing.T, packed bool) {
+	t.Helper()
 	var bound boundRows
 	for _, n := range []int{1, 7, 200, 3, 201, 1} {
-		var rows encodedRows
+		rows := encodedRows{packed: packed}
+		perRow := rows.perRow()
 		for i := range n {
 			r := push.Row{ID: fmt.Sprintf("id %d", i), Device: fmt.Sprintf("d%d", i), Step: int16(i), State: push.StateDelivered,
 				At: time.UnixMilli(int64(1e12 + i)), UserHash: uint64(i)}
@@ -39,14 +47,14 @@ func TestBoundRows(t *testing.T) {
 		}
 		start := int32(0)
 		for i, e := range bound.entries {
-			if e.Stmt != insertRow || !e.Idempotent || len(e.Args) != 1+valuesPerRow {
+			if e.Stmt != rows.insertRow() || !e.Idempotent || len(e.Args) != 1+perRow {
 				t.Fatalf("row %d: %d arguments of %q, idempotent %v", i, len(e.Args), e.Stmt, e.Idempotent)
 			}
 			if got := marshalled(t, e.Args[0]); binary.BigEndian.Uint64(got) != 77 {
 				t.Errorf("row %d: bucket %x", i, got)
 			}
 			for j, arg := range e.Args[1:] {
-				end := rows.ends[i*valuesPerRow+j]
+				end := rows.ends[i*perRow+j]
 				if end < 0 {
 					if arg != gocql.UnsetValue {
 						t.Errorf("row %d, value %d of none is %v", i, j, arg)
@@ -61,7 +69,7 @@ func TestBoundRows(t *testing.T) {
 			}
 		}
 		bound.clear()
-		for i := range n * valuesPerRow {
+		for i := range n * perRow {
 			if bound.values[1+i].data != nil {
 				t.Fatalf("keeps value %d", i)
 			}

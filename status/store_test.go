@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -43,11 +44,26 @@ func await(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// The store passes the suite of every status store, over a wire.
+// The store passes the suite of every status store, over a wire, in either
+// format of rows.
 func TestStoreOverAWire(t *testing.T) {
 	n := startNode(t)
 	c := n.open(t)
 	statustest.Run(t, c)
+	packing := n.options()
+	packing.PackedRows = true
+	packed, err := OpenCassandra(t.Context(), packing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	statustest.Run(t, packed)
+	n.mu.Lock()
+	formats := slices.Collect(maps.Values(n.packed))
+	n.mu.Unlock()
+	if !slices.Contains(formats, true) || !slices.Contains(formats, false) {
+		t.Error("no row was written in the column details, or all were")
+	}
 	if err := c.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -118,7 +134,7 @@ func TestSchemaIsAppliedOverAWire(t *testing.T) {
 	n := startNode(t)
 	n.schema = &catalogue{replication: asMade().replication}
 	changes, err := ApplySchema(t.Context(), n.options(), SchemaOptions{})
-	if err != nil || len(changes) != 2+len(otherTables) || changes[1].Action != "created" || len(n.schema.told) != 1 {
+	if err != nil || len(changes) != 3+len(otherTables) || changes[1].Action != "created" || changes[2].Action != "created" || len(n.schema.told) != 2 {
 		t.Errorf("a table that is not there: %+v, %v", changes, err)
 	}
 	for _, tt := range []struct {

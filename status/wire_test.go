@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/gocql/gocql"
@@ -51,7 +52,11 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint16(b[:len(b):len(b)], uint16(len(s))), s...)
 }
 
+// appendLong writes nil as a null.
 func appendLong(b, v []byte) []byte {
+	if v == nil {
+		return append(b, 255, 255, 255, 255)
+	}
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(v))), v...)
 }
 
@@ -80,6 +85,16 @@ type column struct {
 	of   []byte
 }
 
+// typeOf is a user's type with these fields.
+func typeOf(fields []column) []byte {
+	b := appendText(appendText([]byte{0, 48}, "k"), detailsType)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(fields)))
+	for _, f := range fields {
+		b = append(appendText(b, f.name), f.of...)
+	}
+	return b
+}
+
 // statement is a statement that a node can answer.
 type statement struct {
 	text           string
@@ -91,8 +106,11 @@ var (
 	inTable    = []column{{"keyspace_name", typeText}, {"table_name", typeText}}
 	aboutNode  = []column{{"key", typeText}, {"data_center", typeText}, {"rack", typeText}, {"host_id", typeUUID}, {"release_version", typeText},
 		{"partitioner", typeText}, {"rpc_address", typeInet}, {"broadcast_address", typeInet}, {"schema_version", typeUUID}}
-	rowColumns = []column{{"id", typeText}, {"device", typeText}, {"step", typeSmallint}, {"state", typeTinyint}, {"at", typeTimestamp},
-		{"provider", typeTinyint}, {"provider_id", typeText}, {"reason", typeText}, {"user_hash", typeBigint}, {"place", typeBigint}}
+	inBucket   = []column{{"bucket", typeBigint}, {"id", typeText}, {"device", typeText}, {"step", typeSmallint}, {"state", typeTinyint}}
+	aboutRow   = []column{{"at", typeTimestamp}, {"provider", typeTinyint}, {"provider_id", typeText}, {"reason", typeText}, {"user_hash", typeBigint}, {"place", typeBigint}}
+	asDetails  = []column{{"details", typeOf(aboutRow)}}
+	writeTime  = []column{{"[timestamp]", typeBigint}}
+	rowColumns = slices.Concat(inBucket[1:], aboutRow, asDetails)
 )
 
 var statements = []statement{
@@ -103,8 +121,11 @@ var statements = []statement{
 	{"SELECT default_time_to_live FROM system_schema.tables WHERE keyspace_name=? AND table_name=?", inTable, []column{{"default_time_to_live", typeInt}}},
 	{"SELECT column_name,type,kind,position FROM system_schema.columns WHERE keyspace_name=? AND table_name=?", inTable,
 		[]column{{"column_name", typeText}, {"type", typeText}, {"kind", typeText}, {"position", typeInt}}},
+	{"SELECT field_names,field_types FROM system_schema.types WHERE keyspace_name=? AND type_name=?", []column{{"keyspace_name", typeText}, {"type_name", typeText}},
+		[]column{{"field_names", typeTexts}, {"field_types", typeTexts}}},
 	{selectRows, []column{{"bucket", typeBigint}, {"id", typeTexts}}, rowColumns},
-	{insertRow, append(append([]column{{"bucket", typeBigint}}, rowColumns...), column{"[timestamp]", typeBigint}), nil},
+	{insertColumns, slices.Concat(inBucket, aboutRow, writeTime), nil},
+	{insertPacked, slices.Concat(inBucket, asDetails, writeTime), nil},
 }
 
 func statementOf(text string) (statement, error) {
@@ -160,9 +181,22 @@ func (s statement) rows(rows [][]any) []byte {
 	return b
 }
 
-// cell encodes one value.
+// composite is a value of several fields.
+type composite []any
+
+// cell encodes one value; nil is a null.
 func cell(v any) []byte {
 	switch v := v.(type) {
+	case nil:
+		return nil
+	case []byte:
+		return v
+	case composite:
+		b := []byte{}
+		for _, of := range v {
+			b = appendLong(b, cell(of))
+		}
+		return b
 	case string:
 		return []byte(v)
 	case int8:
@@ -179,6 +213,12 @@ func cell(v any) []byte {
 		return v[:]
 	case net.IP:
 		return v
+	case []string:
+		b := binary.BigEndian.AppendUint32(nil, uint32(len(v)))
+		for _, of := range v {
+			b = appendLong(b, []byte(of))
+		}
+		return b
 	case map[string]string:
 		b := binary.BigEndian.AppendUint32(nil, uint32(len(v)))
 		for key, value := range v {

@@ -74,7 +74,7 @@ func Cassandra(c *configs.Config, reg prometheus.Registerer, log *slog.Logger) (
 	}
 	o := status.Options{Hosts: s.Hosts, Keyspace: s.Keyspace, LocalDC: s.LocalDC, Username: s.Username, TLS: tlsConfig,
 		Consistency: s.Consistency, Timeout: s.Timeout, Connections: s.Connections, Concurrency: s.Concurrency,
-		FlushRows: c.Status.Rows, FlushLinger: c.Status.Flush, Lingering: (2*c.Status.Unacknowledged + 4) / 5, TTL: s.TTL, Layouts: Layouts(c), Registry: reg, Log: log}
+		FlushRows: c.Status.Rows, FlushLinger: c.Status.Flush, Lingering: (2*c.Status.Unacknowledged + 4) / 5, TTL: s.TTL, PackedRows: s.PackedRows, Layouts: Layouts(c), Registry: reg, Log: log}
 	password, err := s.Password()
 	if err != nil {
 		return status.Options{}, fmt.Errorf("cassandra.password_file: %w", err)

@@ -84,14 +84,23 @@ func (r *statusReader) close() {
 	}
 }
 
-const columns = `SELECT id, device, step, state, at, reason FROM notification_status`
+const columns = `SELECT id, device, step, state, at, reason, details FROM notification_status`
 
 // scan reads the rows of an iterator.
 func scan(it *gocql.Iter, each func(invariants.Row)) error {
 	var row invariants.Row
 	var step int16
 	var state int8
-	for it.Scan(&row.ID, &row.Device, &step, &state, &row.At, &row.Reason) {
+	for {
+		details := map[string]any{} // nil in a row of columns
+		if !it.Scan(&row.ID, &row.Device, &step, &state, &row.At, &row.Reason, &details) {
+			break
+		}
+		// In both formats where the setting was changed between two writes.
+		if at, _ := details["at"].(time.Time); !at.IsZero() && !at.Before(row.At) {
+			row.At = at
+			row.Reason, _ = details["reason"].(string)
+		}
 		row.Step, row.State = int(step), invariants.State(state)
 		each(row)
 	}

@@ -56,10 +56,12 @@ func (w *world) newSlot(name string) (*slot, error) {
 // partitions it has.
 func clientID(name string) string { return strings.ReplaceAll(name, " ", "-") }
 
-// launchWorker starts a worker that reaches the providers by the slot's proxies.
+// launchWorker starts a worker that reaches the providers by the slot's proxies. Every
+// second one writes packed rows, as in a fleet whose setting is being changed.
 func (s *slot) launchWorker() (*fleet.Process, error) {
 	return s.world.fleet.StartOtherWorker(func(c *configs.Config) {
 		c.Kafka.ClientID = clientID(s.name)
+		c.Cassandra.PackedRows = s.world.launched.Add(1)%2 == 0
 		c.Apps = slices.Clone(c.Apps)
 		for i := range c.Apps {
 			app := &c.Apps[i]

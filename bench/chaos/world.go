@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,6 +37,8 @@ type world struct {
 	senders  *senders // which worker a connection to the simulator is of
 	slots    []*slot  // the workers; their number does not change but with Join
 	registry *slot
+
+	launched atomic.Int64 // workers, so far
 
 	gateways []*slot // guarded by mu
 	fanouts  []*slot // guarded by mu; processes of fan-outs, whose number does not change but with Join

@@ -126,7 +126,7 @@ func releaseLimits(c *configs.Config) {
 var offers = []string{"offer-a", "offer-b", "offer-c"}
 
 // newKeys are settings that the previous release does not have, and would refuse.
-var newKeys = []string{"gateway", "feedback", "rates", "events", "registry.audiences", "retries.defer_tiers", "send.reload_keys", "send.fleet_rate", "lanes.shed", "lanes.inbox", "lanes.inbox_after", "lanes.journal", "inbox", "gates.failures", "gates.first_probes", "gates.together", "apps.apns.rate", "apps.fcm.rate", "traces"}
+var newKeys = []string{"gateway", "feedback", "rates", "events", "registry.audiences", "retries.defer_tiers", "send.reload_keys", "send.fleet_rate", "lanes.shed", "lanes.inbox", "lanes.inbox_after", "lanes.journal", "inbox", "gates.failures", "gates.first_probes", "gates.together", "cassandra.packed_rows", "apps.apns.rate", "apps.fcm.rate", "traces"}
 
 // withoutNewKeys is a configuration as the previous release's operators have it.
 func withoutNewKeys(text []byte) ([]byte, error) {

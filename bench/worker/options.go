@@ -35,6 +35,7 @@ type Options struct {
 	Limits        int           // rules of how much a user may get, none of which anybody reaches
 	Latency       time.Duration // of the providers' answers
 	CommitLog     string        // Cassandra's: Periodic or Batch; empty = Periodic
+	PackedRows    bool          // rows are written in one column
 	Confirms      float64       // share of the notifications whose status is read before they are sent, 0 to 1
 	Unloaded      time.Duration // for which one-time passwords are sent before the backlog is there
 	Workers       int           // that share the partitions, and are measured as one
@@ -61,7 +62,7 @@ type Options struct {
 // Standard is the standard scenario.
 func Standard() Options {
 	return Options{Notifications: 1_000_000, WarmUp: 200_000, CoolDown: 160_000, Devices: 1, Duplicates: 0.01, Minted: 20_000, Limits: 3,
-		CommitLog: Periodic, Unloaded: 15 * time.Second, Workers: 1, Partitions: 4}
+		CommitLog: Periodic, PackedRows: true, Unloaded: 15 * time.Second, Workers: 1, Partitions: 4}
 }
 
 // When Cassandra acknowledges a write.

@@ -77,6 +77,7 @@ type Result struct {
 	LimitRules          int       `json:"limit_rules"`
 	Latency             float64   `json:"latency_ms"`
 	CommitLog           string    `json:"commit_log"`           // empty with embedded servers
+	PackedRows          bool      `json:"packed_rows"`          // false with embedded servers
 	KafkaReplication    int       `json:"kafka_replication"`    // of each topic
 	KeyspaceReplication string    `json:"keyspace_replication"` // of the status rows; empty with embedded servers
 	Embedded            bool      `json:"embedded"`
@@ -101,7 +102,7 @@ func (r *Result) describe(o *Options, c *configs.Config) {
 	if o.Embedded {
 		return
 	}
-	r.CommitLog = cmp.Or(o.CommitLog, Periodic)
+	r.CommitLog, r.PackedRows = cmp.Or(o.CommitLog, Periodic), c.Cassandra.PackedRows
 	var replication []string
 	for _, k := range slices.Sorted(maps.Keys(c.Cassandra.Replication)) {
 		replication = append(replication, k+" "+c.Cassandra.Replication[k])

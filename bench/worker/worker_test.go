@@ -98,7 +98,7 @@ func TestEmbeddedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.check(t, &o)
-	if r.CassandraCPU != nil || r.RowsPerBatch != nil || r.CommitLog != "" || !r.Embedded || r.Compiling != 0 {
+	if r.CassandraCPU != nil || r.RowsPerBatch != nil || r.CommitLog != "" || r.PackedRows || !r.Embedded || r.Compiling != 0 {
 		t.Errorf("there is no Cassandra, and %+v", r)
 	}
 }
@@ -206,7 +206,7 @@ func TestRealRun(t *testing.T) {
 	if len(r.Shares) != 2 || r.Shares[0] <= 0 || r.Shares[1] <= 0 || math.Abs(r.Shares[0]+r.Shares[1]-1) > 1e-9 {
 		t.Errorf("two workers have the shares %v", r.Shares)
 	}
-	if r.CommitLog != "batch" || r.KeyspaceReplication != "class SimpleStrategy, replication_factor 1" {
+	if r.CommitLog != "batch" || !r.PackedRows || r.KeyspaceReplication != "class SimpleStrategy, replication_factor 1" {
 		t.Errorf("it was not run so: %+v", r)
 	}
 	if r.Confirmed != nil && *r.Confirmed < 0.5 {
@@ -389,7 +389,7 @@ func TestKeys(t *testing.T) {
 		`"apns2_cpu_us":null,"apns2_pushes_per_second":null,"rate_of_apns2":null,"worker_of_apns2":null,"parts_of_apns2":null,"others_cores":0,"compiling_cores":0,"measuring_cpu_us":0,"profiled":0,` +
 		`"allocs_by_part":null,"allocs_by_owner":null,"worker_shares":null,"critical_p50_ms":null,"critical_unloaded_p50_ms":null,"notifications":0,"seconds":0,"again":0,` +
 		`"confirmed":null,"checked":0,"workers":0,"partitions":0,"produced_per_second":0,"quota_per_second":0,"warm_up":0,"cool_down":0,"devices":0,"duplicates":0,"minted_per_second":0,"limit_rules":0,"latency_ms":0,` +
-		`"commit_log":"","kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`
+		`"commit_log":"","packed_rows":false,"kafka_replication":0,"keyspace_replication":"","embedded":false,"cores":0,"go":"","date":"2026-11-24T01:02:03Z","plot":""}`
 	if err != nil || string(got) != want {
 		t.Errorf("\n got %s\nwant %s (%v)", got, want, err)
 	}

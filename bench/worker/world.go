@@ -142,6 +142,7 @@ func configure(c *configs.Config, o *Options) {
 	c.Limits.Rules = rules(o.Limits)
 	c.Admin.PProf = true
 	c.Kafka.Topics.Partitions = o.Partitions
+	c.Cassandra.PackedRows = o.PackedRows
 	if o.Embedded {
 		// The embedded Redis runs its scripts slowly and one at a time, and has its
 		// filters in memory: room for what there is.

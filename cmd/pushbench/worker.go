@@ -91,6 +91,7 @@ for a drawing (SVG) of rate and latency over time.`,
 	f.IntVar(&o.Limits, "limits", o.Limits, "limit rules")
 	f.DurationVar(&o.Latency, "latency", o.Latency, "time the providers take to answer")
 	f.StringVar(&o.CommitLog, "commit-log", o.CommitLog, "when Cassandra acknowledges a write: "+worker.Periodic+" = before it is on disk, "+worker.Batch+" = after")
+	f.BoolVar(&o.PackedRows, "packed-rows", o.PackedRows, "cassandra.packed_rows of the worker: status rows are written in one column")
 	f.Float64Var(&o.Confirms, "confirms", o.Confirms, "share of the notifications whose status must be read before they are sent, 0 to 1")
 	f.DurationVar(&o.Unloaded, "unloaded", o.Unloaded, "time for which one-time passwords are sent before there is a backlog")
 	f.StringVar(&o.Worker, "worker", "", "pushworker to measure; default: the one beside pushbench, or on the PATH")
@@ -203,7 +204,7 @@ func explainWorker(r *worker.Result) terminal.Answer {
 	for _, s := range [][2]string{
 		{"workers", strconv.Itoa(r.Workers)}, {"partitions", strconv.Itoa(r.Partitions)},
 		{"limit rules", strconv.Itoa(r.LimitRules)}, {"ids minted/s", strconv.Itoa(r.Minted)}, {"duplicates", percent(&r.Duplicates)},
-		{"commit log", r.CommitLog}, {"replication of topics", strconv.Itoa(r.KafkaReplication)},
+		{"commit log", r.CommitLog}, {"packed rows", strconv.FormatBool(r.PackedRows)}, {"replication of topics", strconv.Itoa(r.KafkaReplication)},
 		{"replication of the keyspace", r.KeyspaceReplication}, {"plot", r.Plot},
 	} {
 		t.Add(s[0], s[1])

@@ -43,7 +43,7 @@ func TestWorkerAnswer(t *testing.T) {
 	share, p99, ratio, rate := 0.101, 12.34, 0.3333, 1.256
 	r := &worker.Result{Notifications: 400_000, Seconds: 10, Rate: 40_000, WorkerCPU: 18, Parts: map[string]float64{"gc": 1.5, "send": 6, "poll": 1.5},
 		WorkerRatio: &ratio, RateRatio: &rate, Allocations: 11.7, AllocationOwners: map[string]float64{"ours": 4.2}, CriticalP50: &p99, CriticalP99: &p99, RowsPerBatch: &p99,
-		CommitLog: worker.Batch, KafkaReplication: 1, KeyspaceReplication: "class SimpleStrategy, replication_factor 1",
+		CommitLog: worker.Batch, PackedRows: true, KafkaReplication: 1, KeyspaceReplication: "class SimpleStrategy, replication_factor 1",
 		LimitRules: 3, Confirmed: &share, Duplicates: 0.01, Checked: 600_000, Cores: 2, Go: "go1"}
 	var stdout bytes.Buffer
 	b := newBench(strings.NewReader(""), &stdout, &stdout)
@@ -54,7 +54,7 @@ func TestWorkerAnswer(t *testing.T) {
 	for _, want := range []string{
 		"notifications/s 40000", "worker CPU us 18.0\nsend 6.00\ngc 1.50\npoll 1.50\nof apns2's CPU 0.333\nnotifications/s to apns2's pushes/s 1.26", "Cassandra CPU us -", "allocations 11.70\nours 4.20",
 		"rows per status batch 12.3", "one-time passwords p50, p99 ms 12.3, 12.3\nwithout a backlog -, -",
-		"commit log batch", "replication of topics 1", "replication of the keyspace class SimpleStrategy, replication_factor 1",
+		"commit log batch", "packed rows true", "replication of topics 1", "replication of the keyspace class SimpleStrategy, replication_factor 1",
 		"limit rules 3", "confirmed by a status read 10.1 %", "duplicates 1.0 %", "pushes and rows checked 600000",
 	} {
 		if !strings.Contains(spaced(stdout.String()), "\n"+want+"\n") {
