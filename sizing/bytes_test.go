@@ -137,10 +137,13 @@ func BenchmarkRedisBytes(b *testing.B) {
 func BenchmarkCassandraBytes(b *testing.B) {
 	const rows, batch = 400_000, 20_000
 	host := localtest.Require(b).Cassandra
-	for _, platform := range []push.Platform{push.APNS, push.FCM} {
-		b.Run(platform.String(), func(b *testing.B) {
+	for _, tt := range []struct {
+		platform push.Platform
+		packed   bool
+	}{{push.APNS, false}, {push.FCM, false}, {push.APNS, true}, {push.FCM, true}} {
+		b.Run(fmt.Sprintf("%v/packed=%v", tt.platform, tt.packed), func(b *testing.B) {
 			ctx := b.Context()
-			o := status.Options{Hosts: []string{host}, Keyspace: "bytes_" + strings.ReplaceAll(uuid.NewString(), "-", "")}
+			o := status.Options{Hosts: []string{host}, Keyspace: "bytes_" + strings.ReplaceAll(uuid.NewString(), "-", ""), PackedRows: tt.packed}
 			if _, err := status.ApplySchema(ctx, o, status.SchemaOptions{}); err != nil {
 				b.Fatal(err)
 			}
@@ -151,7 +154,7 @@ func BenchmarkCassandraBytes(b *testing.B) {
 			defer store.Close()
 			began := time.Now()
 			for done := 0; done < rows; done += batch {
-				if err := store.Write(ctx, deliveredRows(batch, platform, began.Add(time.Duration(done)*50*time.Microsecond))); err != nil {
+				if err := store.Write(ctx, deliveredRows(batch, tt.platform, began.Add(time.Duration(done)*50*time.Microsecond))); err != nil {
 					b.Fatal(err)
 				}
 			}
