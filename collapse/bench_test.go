@@ -60,7 +60,7 @@ func BenchmarkAccepted(b *testing.B) {
 					args[shard] = []any{0, (24 * time.Hour).Milliseconds(), -257}
 				}
 				keys[shard] = append(keys[shard], shards.CollapseKey(shard, it.UserID))
-				args[shard] = append(args[shard], it.FirstSeen.UnixMilli()<<11, binary.BigEndian.AppendUint64(nil, uint64(i)<<32|uint64(len(prefix))<<40))
+				args[shard] = append(args[shard], it.FirstSeen.Time().UnixMilli()<<11, binary.BigEndian.AppendUint64(nil, uint64(i)<<32|uint64(len(prefix))<<40))
 			}
 			pipe := client.Pipeline()
 			for shard := range keys {

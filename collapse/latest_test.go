@@ -21,7 +21,7 @@ import (
 // sent is an item of user ada that was first seen at a time and, unless class
 // says otherwise, delivered.
 func sent(id, key string, firstSeen time.Time, edit ...func(*pipeline.Item)) *pipeline.Item {
-	it := &pipeline.Item{FirstSeen: firstSeen}
+	it := &pipeline.Item{FirstSeen: push.At(firstSeen)}
 	it.ID, it.App, it.UserID, it.CollapseKey = id, "shop", "ada", key
 	it.Deliveries = []pipeline.Delivery{{Result: push.Result{Class: push.Delivered}}}
 	for _, e := range edit {

@@ -23,10 +23,10 @@ func FuzzReply(f *testing.F) {
 	seen := time.UnixMilli(1_790_000_000_000)
 	items := make([]*pipeline.Item, 2)
 	for i, collapse := range []string{"score", "weather"} {
-		items[i] = &pipeline.Item{Message: push.Message{ID: collapse, UserID: "u", App: "shop", CollapseKey: collapse}, FirstSeen: seen}
+		items[i] = &pipeline.Item{Message: push.Message{ID: collapse, UserID: "u", App: "shop", CollapseKey: collapse}, FirstSeen: push.At(seen)}
 	}
 	later := func(id string, after time.Duration) int64 {
-		return score(&pipeline.Item{Message: push.Message{ID: id}, FirstSeen: seen.Add(after)})
+		return score(&pipeline.Item{Message: push.Message{ID: id}, FirstSeen: push.At(seen.Add(after))})
 	}
 	bulk := func(texts ...string) []byte {
 		var b []byte

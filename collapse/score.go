@@ -27,7 +27,7 @@ const (
 
 // score is what a notification is remembered by.
 func score(it *pipeline.Item) int64 {
-	return it.FirstSeen.UnixMilli()<<idBits | int64(xxhash.Sum64String(it.ID)&idMask)
+	return it.FirstSeen.Time().UnixMilli()<<idBits | int64(xxhash.Sum64String(it.ID)&idMask)
 }
 
 // written returns a score as it was written, and 0 for what is none: not a whole number,

@@ -10,13 +10,14 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // A score is exact as a float, of two notifications the later is the greater,
 // and an equal one supersedes nothing.
 func TestScores(t *testing.T) {
 	item := func(id string, at time.Time) *pipeline.Item {
-		it := &pipeline.Item{FirstSeen: at}
+		it := &pipeline.Item{FirstSeen: push.At(at)}
 		it.ID = id
 		return it
 	}

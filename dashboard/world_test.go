@@ -175,7 +175,7 @@ func (w *world) deadLetter(id, app, text string) {
 		w.t.Fatal(err)
 	}
 	defer p.Close()
-	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic, ID: 1}, Offset: 17, FirstSeen: time.Now(), Key: []byte("u1"), Value: value}
+	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic, ID: 1}, Offset: 17, FirstSeen: push.At(time.Now()), Key: []byte("u1"), Value: value}
 	if err := p.Produce(w.t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: it, Reason: push.RetriesUsed, Detail: "UNAVAILABLE", Attempt: 3, Providers: []push.Platform{push.FCM}}}); err != nil {
 		w.t.Fatal(err)
 	}

@@ -312,7 +312,7 @@ func (g *Gate) takeBack(now time.Time, answers []Answer) {
 	g.mu.Unlock()
 	for _, a := range answers {
 		if a.Result.Halt {
-			a.Result.Until = until
+			a.Result.Until = push.At(until)
 		}
 	}
 	passed.log(g.log)

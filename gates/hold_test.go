@@ -127,7 +127,7 @@ func TestGateSaysWhenAHaltIsOver(t *testing.T) {
 	g.answer(late, badKey)
 	g.answer(apple, appleKey)
 	for i, d := range []*sending{first[0], late[0], apple[0]} {
-		if got := d.Result.Until.Sub(startTime); got != 33*time.Second {
+		if got := d.Result.Until.Time().Sub(startTime); got != 33*time.Second {
 			t.Errorf("got delivery %d back %v after the first, want 33 s", i, got)
 		}
 	}

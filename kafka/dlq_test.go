@@ -76,7 +76,7 @@ func TestADeadLetterTellsWhatIsKnown(t *testing.T) {
 	got := *letters[0]
 	want := DeadLetter{Topic: "push.dlq", Timestamp: got.Timestamp, Key: it.Key, Value: it.Value, Headers: got.Headers,
 		Reason: "retries_used_up", Detail: "ServiceUnavailable", Origin: "push/7/1", Attempt: 3, Hops: 1, Redrive: 2,
-		FirstSeen: it.FirstSeen, Devices: []string{"a", "b"}, Providers: []string{"apns", "fcm"}}
+		FirstSeen: it.FirstSeen.Time(), Devices: []string{"a", "b"}, Providers: []string{"apns", "fcm"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -33,7 +33,7 @@ func TestItemsCarryWhatTheRecordSays(t *testing.T) {
 	if it.ID != "n-0-1" || it.UserID != "u1" || string(it.Key) != "u1" || len(it.Value) == 0 || it.Verdict != push.Undecided {
 		t.Errorf("message not decoded: %q, verdict %v", it.ID, it.Verdict)
 	}
-	if it.Attempt != 0 || !it.FirstSeen.Equal(at) || !it.Timestamp.Equal(at) || it.Allowed {
+	if it.Attempt != 0 || !it.FirstSeen.Time().Equal(at) || !it.Timestamp.Time().Equal(at) || it.Allowed {
 		t.Errorf("a producer's pf headers were used: attempt %d, first seen %v, allowed %t", it.Attempt, it.FirstSeen, it.Allowed)
 	}
 	if len(it.Trace) != 1 || it.Trace[0].Key != "traceparent" {
@@ -147,13 +147,13 @@ func TestRetriesComeWhenDueAndNotBefore(t *testing.T) {
 		b := nextItems(t, s, 1)[0]
 		now := time.Now()
 		for _, it := range itemsOf(b) {
-			if early := it.Timestamp.Add(delay).Sub(now); early > 0 {
+			if early := it.Timestamp.Time().Add(delay).Sub(now); early > 0 {
 				t.Errorf("%s came %v before its tier's delay", it.ID, early)
 			}
 			if it.ID == "n1" && now.Before(later) {
 				t.Errorf("n1 came %v before its own not-before", later.Sub(now))
 			}
-			if it.Attempt != 1 || it.Hops != 2 || len(it.Devices) != 2 || !it.FirstSeen.Equal(first) || !it.Confirm || !b.Retry {
+			if it.Attempt != 1 || it.Hops != 2 || len(it.Devices) != 2 || !it.FirstSeen.Time().Equal(first) || !it.Confirm || !b.Retry {
 				t.Errorf("%s: attempt %d, hops %d, devices %v, first seen %v, confirm %v", it.ID, it.Attempt, it.Hops, it.Devices, it.FirstSeen, it.Confirm)
 			}
 			if it.Allowed != (it.ID == "n0") {

@@ -195,7 +195,7 @@ func timesDiffer(r *records.Record, it *pipeline.Item, now time.Time, age time.D
 	want := &r.Want
 	seen := map[records.Age]time.Time{records.AsWritten: time.UnixMilli(r.Millis), records.Now: now, records.Epoch: time.UnixMilli(0),
 		records.Ahead: now.Add(time.Minute)}[want.Age]
-	if !it.FirstSeen.Equal(seen) {
+	if !it.FirstSeen.Time().Equal(seen) {
 		return fmt.Errorf("its age runs from %v, want %v", it.FirstSeen, seen)
 	}
 	if it.Verdict != push.Undecided {
@@ -204,7 +204,7 @@ func timesDiffer(r *records.Record, it *pipeline.Item, now time.Time, age time.D
 	if !want.Expires.IsZero() && !it.ExpiresAt.Equal(want.Expires) {
 		return fmt.Errorf("it expires at %v, want %v", it.ExpiresAt, want.Expires)
 	}
-	tooOld, past := !now.Before(it.FirstSeen.Add(age)), !it.ExpiresAt.IsZero() && !now.Before(it.ExpiresAt)
+	tooOld, past := !now.Before(it.FirstSeen.Time().Add(age)), !it.ExpiresAt.IsZero() && !now.Before(it.ExpiresAt)
 	if tooOld != (want.Reason == string(push.TooOld)) || past != (want.Reason == string(push.PastExpiry)) {
 		return fmt.Errorf("it is too old %v and past its expiry %v, want %s (%s)", tooOld, past, want.Outcome, want.Reason)
 	}

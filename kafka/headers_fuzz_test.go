@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // retryNames are the headers that parseRetryHeaders reads.
@@ -65,12 +66,16 @@ func FuzzRetryHeaders(f *testing.F) {
 }
 
 // handedOver returns the headers that the next worker reads when this one hands over a
-// record that it has read. A record without a first-seen time gets the current one.
+// record that it has read. A record without a first-seen time gets the current one, and one of
+// the future no later one.
 func handedOver(t *testing.T, h *retryHeaders) *retryHeaders {
 	t.Helper()
-	it := &pipeline.Item{FirstSeen: h.firstSeen, Redrive: h.redrive, Attempt: h.attempt, Allowed: h.allowed, Paid: h.paid}
+	if !h.firstSeen.IsZero() {
+		h.firstSeen = plausible(h.firstSeen, start.Local())
+	}
+	it := &pipeline.Item{FirstSeen: push.At(h.firstSeen), Redrive: h.redrive, Attempt: h.attempt, Allowed: h.allowed, Paid: h.paid}
 	if h.firstSeen.IsZero() {
-		it.FirstSeen = start
+		it.FirstSeen = push.At(start)
 	}
 	written := retryHeadersOf(&pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: h.devices, Attempt: h.attempt, Hops: h.hops,
 		NotBefore: h.notBefore, State: h.state})

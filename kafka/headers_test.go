@@ -15,7 +15,7 @@ import (
 func TestRetryHeadersComeBackAsWritten(t *testing.T) {
 	first := time.UnixMilli(1_790_000_000_123)
 	due := time.UnixMilli(1_790_000_030_000).Add(400 * time.Microsecond)
-	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: first, Redrive: 1, Attempt: 2, Allowed: true, Paid: true,
+	it := &pipeline.Item{Partition: push.Partition{Topic: "push", ID: 3}, Offset: 77, FirstSeen: push.At(first), Redrive: 1, Attempt: 2, Allowed: true, Paid: true,
 		Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-1-2-01")}}}
 	h := &pipeline.Handover{To: pipeline.ToRetry, Item: it, Devices: []string{"d1", "d2"}, Attempt: 2, Hops: 5, NotBefore: due, Reason: "TooManyRequests"}
 
@@ -95,7 +95,7 @@ func TestProducersHeadersAreIgnoredOnMainTopics(t *testing.T) {
 // The reader of a record learns the state of the row that its hand-over wrote.
 func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 	for _, state := range []push.State{0, push.StateRetrying, push.StateHeld} {
-		hs := retryHeadersOf(&pipeline.Handover{Item: &pipeline.Item{FirstSeen: start}, State: state})
+		hs := retryHeadersOf(&pipeline.Handover{Item: &pipeline.Item{FirstSeen: push.At(start)}, State: state})
 		parsed, err := parseRetryHeaders(hs)
 		if err != nil {
 			t.Fatalf("%v: %v", state, err)
@@ -110,7 +110,7 @@ func TestTheStateOfAHandOverIsHandedOver(t *testing.T) {
 // A token of the sender's limits is good for one attempt: it goes along with what is held
 // or put off, and not with a retry or a dead letter.
 func TestTokensGoAlongUntilAnAttempt(t *testing.T) {
-	it := &pipeline.Item{Attempt: 1, Paid: true, FirstSeen: time.UnixMilli(1_790_000_000_123)}
+	it := &pipeline.Item{Attempt: 1, Paid: true, FirstSeen: push.At(time.UnixMilli(1_790_000_000_123))}
 	for _, tt := range []struct {
 		why  string
 		h    pipeline.Handover

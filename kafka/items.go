@@ -47,14 +47,15 @@ func (t *topic) items(records []polledRecord) []pipeline.Item {
 	for i := range records {
 		it, h := &items[i], &records[i]
 		it.Partition, it.Offset = h.partition, h.offset
-		it.Timestamp, it.FirstSeen, it.Confirm = h.timestamp, h.timestamp, h.undated
+		at := push.At(h.timestamp)
+		it.Timestamp, it.FirstSeen, it.Confirm = at, at, h.undated
 		it.Key, it.Value, it.Trace, it.Size = h.key, h.value, h.trace, h.size
 		if h.headers != nil {
 			it.Attempt, it.Hops, it.Redrive, it.Devices = h.headers.attempt, h.headers.hops, h.headers.redrive, h.headers.devices
 			it.Allowed, it.Paid = h.headers.allowed, h.headers.paid
 			it.HandedAs = h.headers.state
 			if !h.headers.firstSeen.IsZero() {
-				it.FirstSeen = h.headers.firstSeen
+				it.FirstSeen = push.At(h.headers.firstSeen)
 			}
 			_, it.NotBefore = t.due(h)
 		}

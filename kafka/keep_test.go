@@ -177,8 +177,8 @@ func TestATimeThatCannotBeIsNotBelieved(t *testing.T) {
 			a := part(options(func(o *SourceOptions) { o.Topics = topics }), 0)
 			a.take([]*kgo.Record{{Topic: "push", Timestamp: tt.at, Headers: []kgo.RecordHeader{header("pf-v", "1")}}}, polled)
 			it := a.topic.items(a.waiting)[0]
-			if !it.FirstSeen.Equal(tt.want) || !it.Timestamp.Equal(tt.want) {
-				t.Errorf("%s: got first seen %v for timestamp %v, want %v", tt.reason, it.FirstSeen.UTC(), it.Timestamp.UTC(), tt.want.UTC())
+			if !it.FirstSeen.Time().Equal(tt.want) || !it.Timestamp.Time().Equal(tt.want) {
+				t.Errorf("%s: got first seen %v for timestamp %v, want %v", tt.reason, it.FirstSeen.Time().UTC(), it.Timestamp.Time().UTC(), tt.want.UTC())
 			}
 			// Read again a day later, it would look just as new.
 			if believed := tt.at.Equal(tt.want); it.Confirm == believed {

@@ -40,7 +40,7 @@ func (a *assignment) oldest() time.Time {
 	case !at.IsZero():
 		return at
 	case len(a.rest) > 0:
-		return a.rest[0].Timestamp
+		return a.rest[0].Timestamp.Time()
 	case len(a.waiting) > 0:
 		return a.waiting[0].timestamp
 	}

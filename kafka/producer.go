@@ -271,7 +271,7 @@ func placeHeaders(h *pipeline.Handover) []kgo.RecordHeader {
 		header(headerAttempt, strconv.Itoa(h.Attempt)),
 		header(headerHops, strconv.Itoa(h.Hops)),
 		header(headerRedrive, strconv.Itoa(it.Redrive)),
-		header(headerFirstSeen, unixMilli(it.FirstSeen)),
+		header(headerFirstSeen, unixMilli(it.FirstSeen.Time())),
 		header(headerOrigin, origin(it)),
 		header(headerReason, string(h.Reason)),
 	)

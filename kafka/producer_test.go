@@ -68,7 +68,7 @@ func (c *cluster) producer(po ProducerOptions) *Producer {
 
 func item(topic string) *pipeline.Item {
 	it := &pipeline.Item{Partition: push.Partition{Topic: topic, ID: 2}, Offset: 41,
-		FirstSeen: time.UnixMilli(1_790_000_000_000), Key: []byte("u1"), Value: []byte(`{"id":"n1"}`)}
+		FirstSeen: push.At(time.UnixMilli(1_790_000_000_000)), Key: []byte("u1"), Value: []byte(`{"id":"n1"}`)}
 	it.ID, it.App, it.UserID = "n1", "shop", "u1"
 	return it
 }

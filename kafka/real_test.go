@@ -80,7 +80,7 @@ func TestRealHandOversAndRetries(t *testing.T) {
 	}
 	s := c.source(SourceOptions{Topics: tier(retry, 500*time.Millisecond), Group: retry, Session: 6 * time.Second})
 	b := nextItems(t, s, 1)[0]
-	if early := time.Until(b.Items[0].Timestamp.Add(500 * time.Millisecond)); early > 0 || b.Items[0].Attempt != 1 {
+	if early := time.Until(b.Items[0].Timestamp.Time().Add(500 * time.Millisecond)); early > 0 || b.Items[0].Attempt != 1 {
 		t.Errorf("got the record %v early, attempt %d", early, b.Items[0].Attempt)
 	}
 	done(b)

@@ -168,7 +168,7 @@ func (t *Tasks) place(ctx context.Context, tracker *pipeline.Tracker) bool {
 // work does one task.
 func (t *Tasks) work(ctx context.Context, w *underWay, do func(context.Context, *Task) error) {
 	it := w.item
-	task := &Task{Topic: it.Partition.Topic, Partition: it.Partition.ID, Offset: it.Offset, Timestamp: it.Timestamp, Key: it.Key, Value: it.Value, Leaving: w.leaving}
+	task := &Task{Topic: it.Partition.Topic, Partition: it.Partition.ID, Offset: it.Offset, Timestamp: it.Timestamp.Time(), Key: it.Key, Value: it.Value, Leaving: w.leaving}
 	err := t.repeat(ctx, task, do)
 	t.mu.Lock()
 	delete(t.open, w)

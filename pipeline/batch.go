@@ -15,8 +15,8 @@ type Item struct {
 	// Where it came from.
 	Partition push.Partition
 	Offset    int64
-	Timestamp time.Time // of this record
-	FirstSeen time.Time // of the first record of this notification (pf-first-seen): age runs from here
+	Timestamp push.Instant // of this record
+	FirstSeen push.Instant // of the first record of this notification (pf-first-seen): age runs from here
 	Key       []byte
 	Value     []byte
 	Trace     []RecordHeader // headers that are not ours (traceparent), passed on
@@ -38,7 +38,8 @@ type Item struct {
 	// this one: RETRYING or HELD; 0 = not known.
 	HandedAs push.State
 	// NotBefore is set if the record is due so much later than its topic's delay
-	// that it must not block those behind it: it is produced again.
+	// that it must not block those behind it: it is produced again. It keeps the zone of
+	// quiet hours, which pushctl shows.
 	NotBefore time.Time
 
 	// Reread marks a record below the committed offset, in a lane that commits its
@@ -56,13 +57,13 @@ type Item struct {
 	Confirm bool   // read the status store whatever the Bloom filter says
 	// Confirmed is when its rows were read; zero = they were not. A send that comes
 	// much later reads them again.
-	Confirmed time.Time
+	Confirmed Uptime
 	History   *push.History
 	User      *push.User
 	// Read is when User was read; zero = it was not. A send that comes much later
 	// reads it again.
-	Read    time.Time
-	Expires time.Time // the earlier of expires_at and first seen + the lane's greatest age
+	Read    Uptime
+	Expires push.Instant // the earlier of expires_at and first seen + the lane's greatest age
 
 	// Ended are the rows that a former owner of the partition has written for this very
 	// record: they count as if they were written here.

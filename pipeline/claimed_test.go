@@ -49,7 +49,7 @@ func TestWhatAnotherRecordHasIsNotSent(t *testing.T) {
 		{"a dead letter as a whole", row("", 0, push.StateDeadLettered), 1, 0, true},
 		{"a dead letter as a whole, and sent once more", row("", 0, push.StateDeadLettered), 1, 1, false},
 	} {
-		it := &Item{Message: push.Message{ID: "n", UserID: "u"}, Hops: tt.hops, Redrive: tt.redrive, Confirmed: time.Now().Add(-time.Hour)}
+		it := &Item{Message: push.Message{ID: "n", UserID: "u"}, Hops: tt.hops, Redrive: tt.redrive, Confirmed: UptimeAt(time.Now().Add(-time.Hour))}
 		d := &Delivery{Item: it, Device: push.Device{Hash: device}}
 		p := &Pipeline{confirmFor: time.Second, toSettle: newQueue[*Delivery](), opt: Options{Ledger: rowsOfAll{rows: []push.Row{tt.row}}}}
 		open, err := p.confirmed(t.Context(), []*Delivery{d})
@@ -72,9 +72,9 @@ func TestHowLongAConfirmIsGood(t *testing.T) {
 		old  bool
 	}{
 		{"never confirmed: it can have no copy", Item{}, false},
-		{"to its last moment", Item{Confirmed: now.Add(-27 * time.Second)}, false},
-		{"beyond it", Item{Confirmed: now.Add(-27*time.Second - 1)}, true},
-		{"committed: it is ours", Item{Confirmed: now.Add(-time.Hour), committed: true}, false},
+		{"to its last moment", Item{Confirmed: UptimeAt(now.Add(-27 * time.Second))}, false},
+		{"beyond it", Item{Confirmed: UptimeAt(now.Add(-27*time.Second - 1))}, true},
+		{"committed: it is ours", Item{Confirmed: UptimeAt(now.Add(-time.Hour)), committed: true}, false},
 	} {
 		it := tt.item
 		if got := p.unconfirmed([]*Delivery{{Item: &it}, {Item: &it}}, now); len(got) > 1 || (len(got) == 1) != tt.old {

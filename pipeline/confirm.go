@@ -84,7 +84,7 @@ func (p *Pipeline) allowed(ctx context.Context, ds []*Delivery) ([]*Delivery, er
 		return ds, err
 	}
 	for _, d := range old {
-		d.rechecked = asked
+		d.rechecked = UptimeAt(asked)
 	}
 	open, decided := split(ds, func(d *Delivery) bool { return d.Verdict != push.Undecided })
 	p.toSettle.put(decided...)
@@ -98,7 +98,7 @@ func (p *Pipeline) outdated(ds []*Delivery, now time.Time) (old []*Delivery) {
 		return nil
 	}
 	for _, d := range ds {
-		if at := cmp.Or(d.rechecked, d.Item.Read); !at.IsZero() && now.Sub(at) > p.opt.RecheckAfter {
+		if at := cmp.Or(d.rechecked, d.Item.Read); !at.IsZero() && now.Sub(at.Time()) > p.opt.RecheckAfter {
 			old = append(old, d)
 		}
 	}
@@ -145,7 +145,7 @@ func (p *Pipeline) confirmed(ctx context.Context, ds []*Delivery) ([]*Delivery, 
 			d.found = d.endedBefore(h)
 			p.toSettle.put(d)
 		default:
-			d.confirmed = asked
+			d.confirmed = UptimeAt(asked)
 			open = append(open, d)
 		}
 	}
@@ -168,7 +168,7 @@ func (d *Delivery) endedBefore(h *push.History) *push.Row {
 func (p *Pipeline) unconfirmed(ds []*Delivery, now time.Time) (items []*Item) {
 	for _, d := range ds {
 		at := cmp.Or(d.confirmed, d.Item.Confirmed)
-		if at.IsZero() || d.Item.committed || now.Sub(at) <= p.confirmFor || slices.Contains(items, d.Item) {
+		if at.IsZero() || d.Item.committed || now.Sub(at.Time()) <= p.confirmFor || slices.Contains(items, d.Item) {
 			continue
 		}
 		items = append(items, d.Item)

@@ -265,7 +265,7 @@ func (s readLong) Apply(ctx context.Context, b *pipeline.Batch) error {
 		return err
 	}
 	for i := range b.Items {
-		b.Items[i].Read = time.Now().Add(-time.Hour)
+		b.Items[i].Read = pipeline.UptimeAt(time.Now().Add(-time.Hour))
 		b.Items[i].User = &push.User{}
 	}
 	return nil

@@ -25,7 +25,7 @@ type Policy struct {
 type Ending struct {
 	State     push.State
 	Reason    push.Reason
-	NotBefore time.Time // with StateRetrying
+	NotBefore push.Instant // with StateRetrying
 }
 
 // decide sets the ending of each delivery. All later steps use it, and only deadLetter
@@ -121,13 +121,13 @@ func (p *Pipeline) judge(d *Delivery, now time.Time) (caught *push.PanicError) {
 	defer func() { caught = push.Recovered(string(StepSettle), recover()) }()
 	switch d.Verdict {
 	case push.Undecided:
-		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires, now)
+		d.ending = p.opt.Policy.Decide(&d.Result, d.Item.Attempt, d.Expires.Time(), now)
 	case push.Duplicate: // its first copy gets the outcome
 	case push.Deferred:
 		if d.whole() {
 			d.ending = Ending{State: push.StateHeld, Reason: d.Reason}
 		} else { // when it has waited once more, its item is judged again as a whole
-			d.ending = held(d.Reason, now, d.Expires, now)
+			d.ending = held(d.Reason, now, d.Expires.Time(), now)
 		}
 	default:
 		d.ending = Ending{State: d.Verdict.State(), Reason: d.Reason}
@@ -156,7 +156,7 @@ func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Endi
 	case push.Claimed:
 		return Ending{}
 	case push.Held:
-		return held(reason, r.Until, expires, now)
+		return held(reason, r.Until.Time(), expires, now)
 	case push.Delivered:
 		return Ending{State: push.StateDelivered}
 	case push.Gone:
@@ -177,7 +177,7 @@ func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Endi
 		if r.Scope == push.ScopeDevice { // the route goes on sending; when this device can be sent to is not known
 			return held(reason, now.Add(longestHold), expires, now)
 		}
-		return held(reason, r.Until, expires, now)
+		return held(reason, r.Until.Time(), expires, now)
 	}
 	if attempt >= p.MaxRetries {
 		return Ending{State: push.StateDeadLettered, Reason: push.RetriesUsed}
@@ -186,7 +186,7 @@ func (p Policy) Decide(r *push.Result, attempt int, expires, now time.Time) Endi
 	if !expires.IsZero() && due.After(expires) {
 		return Ending{State: push.StateExpired, Reason: push.PastExpiry}
 	}
-	return Ending{State: push.StateRetrying, Reason: reason, NotBefore: due}
+	return Ending{State: push.StateRetrying, Reason: reason, NotBefore: push.At(due)}
 }
 
 // The shortest and the longest time that a record waits in the hold topic per hop.
@@ -209,7 +209,7 @@ func held(reason push.Reason, until, expires, now time.Time) Ending {
 	if !expires.IsZero() && due.After(expires) {
 		return Ending{State: push.StateExpired, Reason: push.PastExpiry}
 	}
-	return Ending{State: push.StateHeld, Reason: reason, NotBefore: due}
+	return Ending{State: push.StateHeld, Reason: reason, NotBefore: push.At(due)}
 }
 
 // waits reports whether a record must be produced before the row of a delivery is

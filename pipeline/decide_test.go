@@ -22,7 +22,7 @@ var policy = pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * ti
 func heldFor(d time.Duration) push.Result {
 	r := push.Result{Class: push.Held, Scope: push.ScopeRoute, Reason: string(push.RouteStopped)}
 	if d > 0 {
-		r.Until = startTime.Add(d)
+		r.Until = push.At(startTime.Add(d))
 	}
 	return r
 }
@@ -31,7 +31,7 @@ func heldFor(d time.Duration) push.Result {
 // minutes at the most, however often it was held before.
 func TestHeldUntilThePauseIsOver(t *testing.T) {
 	halted := badKey
-	halted.Until = startTime.Add(2 * time.Minute)
+	halted.Until = push.At(startTime.Add(2 * time.Minute))
 	for _, row := range []struct {
 		why     string
 		r       push.Result
@@ -52,7 +52,7 @@ func TestHeldUntilThePauseIsOver(t *testing.T) {
 		if row.expires > 0 {
 			expires = startTime.Add(row.expires)
 		}
-		want := pipeline.Ending{State: push.StateHeld, Reason: push.Reason(row.r.Reason), NotBefore: startTime.Add(row.due)}
+		want := pipeline.Ending{State: push.StateHeld, Reason: push.Reason(row.r.Reason), NotBefore: push.At(startTime.Add(row.due))}
 		if row.due == 0 {
 			want = pipeline.Ending{State: push.StateExpired, Reason: push.PastExpiry}
 		}
@@ -69,7 +69,7 @@ func TestDecide(t *testing.T) {
 	asked := func(r push.Result, after time.Duration) push.Result { r.After = after; return r }
 	ended := func(s push.State, r push.Reason) pipeline.Ending { return pipeline.Ending{State: s, Reason: r} }
 	retried := func(r push.Result, after time.Duration) pipeline.Ending {
-		return pipeline.Ending{State: push.StateRetrying, Reason: push.Reason(r.Reason), NotBefore: startTime.Add(after)}
+		return pipeline.Ending{State: push.StateRetrying, Reason: push.Reason(r.Reason), NotBefore: push.At(startTime.Add(after))}
 	}
 	const never = 1000 * time.Hour
 	panicked := push.Result{Class: push.Refused, Panic: &push.PanicError{}}
@@ -105,7 +105,7 @@ func TestDecide(t *testing.T) {
 		{"nobody knows, and it expires", timedOut, 0, time.Second, ended(push.StateExpired, push.PastExpiry), ended(push.StateUnknown, "timeout")},
 		{"nobody knows, of one device", vague, 0, never, retried(vague, 30*time.Second), ended(push.StateUnknown, "http_500")},
 		{"nobody knows, and the route is halted", brokenAndHalted, 0, never,
-			pipeline.Ending{State: push.StateHeld, Reason: "PERMISSION_DENIED", NotBefore: startTime.Add(30 * time.Second)}, ended(push.StateUnknown, "PERMISSION_DENIED")},
+			pipeline.Ending{State: push.StateHeld, Reason: "PERMISSION_DENIED", NotBefore: push.At(startTime.Add(30 * time.Second))}, ended(push.StateUnknown, "PERMISSION_DENIED")},
 	} {
 		for _, drop := range []bool{false, true} {
 			p, want := policy, row.want

@@ -17,10 +17,10 @@ type Delivery struct {
 	Item    *Item
 	Device  push.Device
 	Route   push.Route
-	Expires time.Time // after this nothing may be sent; goes to the provider as its expiry too
+	Expires push.Instant // after this nothing may be sent; goes to the provider as its expiry too
 	// Deadline is when an answer that has not come counts as AMBIGUOUS (or
 	// NOT_ACCEPTED when nothing was written).
-	Deadline time.Time
+	Deadline Uptime
 
 	// Verdict ends a delivery before it is sent (its token is gone, no route), or
 	// puts it off (Deferred); Undecided ones are sent.
@@ -29,9 +29,9 @@ type Delivery struct {
 	Result  push.Result
 
 	share     *share       // where it waits for its route; nil = it was decided before sending
-	rechecked time.Time    // when its user was read after it had waited; zero = as its item's
-	sentAt    time.Time    // when it was handed to the provider last
-	confirmed time.Time    // when its rows were read after it had waited; zero = as its item's
+	rechecked Uptime       // when its user was read after it had waited; zero = as its item's
+	sentAt    push.Instant // when it was handed to the provider last
+	confirmed Uptime       // when its rows were read after it had waited; zero = as its item's
 	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
 	found     *push.Row    // the row by which it belongs to another record, if that is this one, read by a former owner
 	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large

@@ -250,7 +250,7 @@ func (d *Delivery) handover() Handover {
 	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
 	switch {
 	case h.To == ToFeedback:
-		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince, SentAt: d.sentAt, Reason: push.Reason(d.Result.Reason)}
+		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince.Time(), SentAt: d.sentAt.Time(), Reason: push.Reason(d.Result.Reason)}
 	case d.whole():
 		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
 		if h.To == ToDefer {
@@ -278,8 +278,8 @@ func (h *Handover) add(d *Delivery) {
 			h.Providers = append(h.Providers, d.Route.Platform)
 		}
 	}
-	if e.NotBefore.After(h.NotBefore) {
-		h.NotBefore = e.NotBefore
+	if due := e.NotBefore.Time(); due.After(h.NotBefore) {
+		h.NotBefore = due
 	}
 }
 

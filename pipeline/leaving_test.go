@@ -63,7 +63,7 @@ func TestARecheckWithoutAnAnswerAllowsNothing(t *testing.T) {
 				leaves, stays := waitingFor("a", 2), waitingFor("b", 3)
 				group := append(append([]*Delivery(nil), leaves...), stays...)
 				for _, d := range group {
-					d.Item.Read, d.Expires = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+					d.Item.Read, d.Expires = UptimeAt(time.Now().Add(-time.Hour)), push.At(time.Now().Add(time.Hour))
 				}
 				pr, m := &taking{}, NewMetrics(prometheus.NewRegistry())
 				back := awayUntil{time.Now().Add(time.Minute), stays[0]}

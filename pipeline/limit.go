@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/gates"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Limit is how fast a fleet sends, whatever the route, as far as one lane may. All
@@ -40,8 +41,9 @@ func (p *Pipeline) admit(now time.Time, l *line, ds []*Delivery) (n int, again t
 	case n > 0:
 		p.opt.Limit.Take(now, n) // the probe goes out whatever is left
 	}
+	sent, deadline := push.At(now), UptimeAt(now.Add(p.opt.SendDeadline))
 	for _, d := range ds[:n] {
-		d.ticket, d.sentAt, d.Deadline = ticket, now, now.Add(p.opt.SendDeadline)
+		d.ticket, d.sentAt, d.Deadline = ticket, sent, deadline
 	}
 	return n, again, lack
 }

@@ -184,7 +184,7 @@ func (m *Metrics) results(lane string, group []*Delivery) {
 		case push.Held, push.Claimed:
 			k.reason = ""
 		default:
-			l.endToEnd.Observe(now.Sub(d.Item.Timestamp).Seconds())
+			l.endToEnd.Observe(now.Sub(d.Item.Timestamp.Time()).Seconds())
 		}
 		i := slices.IndexFunc(counts, func(c resultCount) bool { return c.resultKind == k })
 		if i < 0 {

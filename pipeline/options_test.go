@@ -123,7 +123,7 @@ func TestALineThatEndsIsNoStall(t *testing.T) {
 		r := p.routes[push.Route{Platform: push.APNS, App: "shop"}]
 		l, ds, now := r.lines[gates.Free], waitingFor("a", 3), time.Now()
 		for _, d := range ds {
-			d.Expires = now.Add(time.Hour)
+			d.Expires = push.At(now.Add(time.Hour))
 		}
 		n, _, _ := p.admit(now, l, ds)
 		ds[0].Result = push.Result{Class: push.Again, Scope: push.ScopeRoute, Pause: true, After: 2 * time.Second}

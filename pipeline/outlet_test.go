@@ -82,8 +82,8 @@ func ids(ds []*Delivery) (all []string) {
 func TestAHandOverSaysWhy(t *testing.T) {
 	it, due := &Item{}, time.Now()
 	group := []*Delivery{
-		{Item: it, Device: push.Device{Hash: "a"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: due.Add(time.Minute)}},
-		{Item: it, Device: push.Device{Hash: "b"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: due}},
+		{Item: it, Device: push.Device{Hash: "a"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due.Add(time.Minute))}},
+		{Item: it, Device: push.Device{Hash: "b"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due)}},
 	}
 	hs, of := handovers(group)
 	if len(hs) != 1 || !slices.Equal(of, []int{0, 0}) {

@@ -115,7 +115,7 @@ func (w *world) fillPartition(part int32, n int) {
 		for i := range b.Items {
 			offset := int64(from+i) * 2 // offsets have gaps
 			it := &b.Items[i]
-			it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, time.Now(), time.Now()
+			it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, push.At(time.Now()), push.At(time.Now())
 			it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop", SenderID: senders[i%len(senders)]}
 			w.ids[part], w.sender[it.ID] = append(w.ids[part], it.ID), it.SenderID
 			if (from+i)%50 == 49 {
@@ -296,7 +296,7 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 			continue
 		}
 		if i%4 == 0 {
-			it.Confirmed = w.confirmed
+			it.Confirmed = pipeline.UptimeAt(w.confirmed)
 		}
 		for d := range 1 + i%3 {
 			r := push.Route{Platform: push.APNS, App: "shop"}
@@ -304,7 +304,7 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 				r.Platform = push.FCM
 			}
 			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Item: it, Route: r,
-				Device: push.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: time.Now().Add(time.Hour)})
+				Device: push.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: push.At(time.Now().Add(time.Hour))})
 		}
 	}
 	return nil

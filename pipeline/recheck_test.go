@@ -50,7 +50,7 @@ type reading struct{ oneDevice }
 
 func (s reading) Apply(ctx context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
-		b.Items[i].Read = time.Now()
+		b.Items[i].Read = pipeline.UptimeAt(time.Now())
 	}
 	return s.oneDevice.Apply(ctx, b)
 }

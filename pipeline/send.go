@@ -247,18 +247,18 @@ func (p *Pipeline) submit(ctx context.Context, l *line, ds []*Delivery) {
 // while.
 func hold(ds []*Delivery, until time.Time) {
 	for _, d := range ds {
-		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: until, Reason: string(push.RouteStopped)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: push.At(until), Reason: string(push.RouteStopped)}
 	}
 }
 
 // holdForTokens ends ds and everything that waits behind them as held, each until
 // its turn may come. It returns those that would expire in the hold topic.
 func (p *Pipeline) holdForTokens(l *line, ds []*Delivery, now time.Time) (stay []*Delivery) {
-	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Before(now.Add(shortestHold)) }
+	bearsIt := func(d *Delivery) bool { return d.Expires.IsZero() || !d.Expires.Time().Before(now.Add(shortestHold)) }
 	stay, held := split(ds, bearsIt)
 	held = append(held, l.waiting.remove(bearsIt)...)
 	for i, d := range held {
-		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: now.Add(l.gate.Turn(l.charge, i)), Reason: string(push.RetriesWait)}
+		d.Result = push.Result{Class: push.Held, Scope: push.ScopeRoute, Until: push.At(now.Add(l.gate.Turn(l.charge, i))), Reason: string(push.RetriesWait)}
 	}
 	p.toSettle.put(held...)
 	return stay
@@ -289,12 +289,12 @@ func (p *Pipeline) due(l *line, group []*Delivery, now time.Time) []*Delivery {
 			p.toSettle.put(d)
 		case p.goesBack(d, now):
 			p.giveBack([]*Delivery{d})
-		case now.After(d.Expires):
+		case now.After(d.Expires.Time()):
 			d.Result = push.Result{Class: push.Refused, Expired: true}
 			p.toSettle.put(d)
 		default:
 			if until, why := l.gate.Quarantined(now, &d.Item.Message); why != "" {
-				d.Result = push.Result{Class: push.Held, Scope: push.ScopeDevice, Until: until, Reason: string(why)}
+				d.Result = push.Result{Class: push.Held, Scope: push.ScopeDevice, Until: push.At(until), Reason: string(why)}
 				p.toSettle.put(d)
 				continue
 			}

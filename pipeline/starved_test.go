@@ -81,7 +81,7 @@ func (p *partition) Apply(_ context.Context, b *pipeline.Batch) error {
 		if int(it.Offset) >= p.others {
 			r.Platform = push.FCM
 		}
-		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(time.Hour)}}
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
 	}
 	return nil
 }
@@ -185,7 +185,7 @@ func (s shortLived) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	for i := range b.Items {
 		if b.Items[i].Offset < 10 {
-			b.Items[i].Deliveries[0].Expires = time.Now().Add(25 * time.Second)
+			b.Items[i].Deliveries[0].Expires = push.At(time.Now().Add(25 * time.Second))
 		}
 	}
 	return nil

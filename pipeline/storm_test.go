@@ -66,7 +66,7 @@ func (s *steady) batch(now time.Time) *pipeline.Batch {
 		b := &pipeline.Batch{Partition: s.fresh.Partition(), Tracker: s.fresh, Items: make([]pipeline.Item, s.rate)}
 		for i := range b.Items {
 			it := &b.Items[i]
-			it.Partition, it.Offset, it.FirstSeen = b.Partition, int64(s.made), now
+			it.Partition, it.Offset, it.FirstSeen = b.Partition, int64(s.made), push.At(now)
 			it.Message = push.Message{ID: fmt.Sprint(s.made), UserID: "u"}
 			s.made++
 		}
@@ -123,7 +123,7 @@ func (s *steady) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
 		it.Deliveries = []pipeline.Delivery{{Item: it, Route: s.routes[int(it.ID[len(it.ID)-1])%len(s.routes)],
-			Device: push.Device{Hash: it.ID}, Expires: time.Now().Add(24 * time.Hour)}}
+			Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(24 * time.Hour))}}
 	}
 	return nil
 }
@@ -254,7 +254,7 @@ func (p *unhurried) Submit(_ context.Context, ds []*pipeline.Delivery, done func
 		p.open++
 		p.calls++
 		p.most = max(p.most, p.open)
-		p.late = append(p.late, time.Since(d.Item.FirstSeen))
+		p.late = append(p.late, time.Since(d.Item.FirstSeen.Time()))
 		takes := p.takes(p.w.random)
 		p.busy += takes
 		p.w.mu.Unlock()

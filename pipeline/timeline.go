@@ -70,7 +70,7 @@ func (p *Pipeline) follow(b *Batch) {
 			continue
 		}
 		it.timeline = &Timeline{Caller: it.traceparent(), Lane: p.opt.Lane, ID: strings.Clone(it.RowID()), App: strings.Clone(it.App), Type: strings.Clone(it.Type),
-			Step: it.Step(), Partition: it.Partition, Offset: it.Offset, Written: it.Timestamp, Polled: now, item: it, told: p.opt.Tracer.Told}
+			Step: it.Step(), Partition: it.Partition, Offset: it.Offset, Written: it.Timestamp.Time(), Polled: now, item: it, told: p.opt.Tracer.Told}
 		b.followed = append(b.followed, it.timeline)
 	}
 }
@@ -109,7 +109,7 @@ func (p *Pipeline) noteSends(group []*Delivery, answered time.Time) {
 		if tl == nil || d.abandoned || d.whole() {
 			continue
 		}
-		sent := Sent{Route: d.Route, Submitted: d.sentAt, Answered: answered, Durable: now, Reason: string(d.ending.Reason)}
+		sent := Sent{Route: d.Route, Submitted: d.sentAt.Time(), Answered: answered, Durable: now, Reason: string(d.ending.Reason)}
 		if d.ending.State != 0 {
 			sent.State = d.ending.State.String()
 		}

@@ -146,7 +146,7 @@ func (t *Tracker) Admit(b *Batch) int {
 			t.confirms = max(0, t.confirms-1)
 		}
 		it.batch, it.seq = b, t.base+uint64(len(t.records))
-		rec := record{offset: it.Offset, produced: it.Timestamp.UnixMilli()}
+		rec := record{offset: it.Offset, produced: it.Timestamp.Time().UnixMilli()}
 		if it.Verdict == push.Undecided {
 			rec.id = it.ID
 			t.waiting.Add(1)

@@ -139,7 +139,7 @@ func (s mixed) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	for i := range b.Items {
 		it := &b.Items[i]
-		it.Read = time.Now()
+		it.Read = pipeline.UptimeAt(time.Now())
 		if i%3 == 1 {
 			it.CollapseKey = "k"
 		}

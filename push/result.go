@@ -85,12 +85,12 @@ type Result struct {
 	Reason     string        // the provider's own word, or ours; never text from the message
 	ProviderID string        // apns-id, or the FCM message name
 	Pressure   Pressure      // with Again: what the answer says of how much the provider takes
-	Until      time.Time     // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
+	Until      Instant       // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
 	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
 	Conn       uint32        // which of its route's connections it went over, also one that could not be made; 0 = unknown
 	Ended      bool          // with Again(connection): that connection ended, and with it all that was on it
 	Culprit    *Culprit      // with Again(device) and Halt: what is to be stopped in place of the route; with Delivered: what that has proven at fault
-	DeadSince  time.Time     // with Gone: when the provider saw the token dead; zero = it did not say
+	DeadSince  Instant       // with Gone: when the provider saw the token dead; zero = it did not say
 }
 
 // Reached reports whether anything of it may have reached the provider. If not, it

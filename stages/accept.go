@@ -49,22 +49,23 @@ func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 			it.SetPriority(push.High)
 			lowered++
 		}
-		oldest := it.FirstSeen.Add(s.GreatestAge)
-		it.Expires = oldest
+		oldest := it.FirstSeen.Time().Add(s.GreatestAge)
+		expires := oldest
 		if !it.ExpiresAt.IsZero() && it.ExpiresAt.Before(oldest) {
-			it.Expires = it.ExpiresAt
+			expires = it.ExpiresAt
 		}
+		it.Expires = push.At(expires)
 		if s.Replace && it.CollapseKey == "" {
 			it.CollapseKey, it.Derived = push.DerivedCollapseKey(it.ID), true
 		}
 		switch {
 		case !s.Apps[it.App]:
 			it.Decide(push.Dead, push.UnknownApp, "")
-		case now.Before(it.Expires):
+		case now.Before(expires):
 			if it.NotBefore.After(now) {
 				it.Decide(push.Deferred, push.NotDue, "")
 			}
-		case it.Expires.Equal(oldest):
+		case expires.Equal(oldest):
 			it.Decide(push.Expired, push.TooOld, "")
 		default:
 			it.Decide(push.Expired, push.PastExpiry, "")

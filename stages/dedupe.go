@@ -67,7 +67,7 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if len(confirm) == 0 {
 		return nil
 	}
-	asked := time.Now()
+	asked := pipeline.UptimeAt(time.Now())
 	rows, err := s.Ledger.Read(ctx, idsOf(confirm))
 	if err != nil {
 		return fmt.Errorf("reading the status of ids that may be copies: %w", err)
@@ -91,13 +91,13 @@ const timeSlack = time.Minute
 // they may be repeated after any time.
 func remembers(it *pipeline.Item, since, now time.Time) bool {
 	latest := now
-	if it.Timestamp.Before(now) {
-		latest = it.Timestamp
+	if written := it.Timestamp.Time(); written.Before(now) {
+		latest = written
 	}
 	latest = latest.Add(timeSlack)
 	credible := func(at time.Time) bool { return !at.Before(since) && !at.After(latest) }
 	minted, known := dedupe.MintedAt(it.ID)
-	return credible(it.FirstSeen) && (!known || credible(minted)) && !push.DerivedID(it.ID)
+	return credible(it.FirstSeen.Time()) && (!known || credible(minted)) && !push.DerivedID(it.ID)
 }
 
 func idsOf(items []*pipeline.Item) []string {

@@ -165,5 +165,5 @@ func closed(it *pipeline.Item, hash string) bool {
 // was first seen, while others have rows already: the redelivered record does
 // not reach devices that the first one could not.
 func lateComer(it *pipeline.Item, d *push.Device) bool {
-	return it.History != nil && it.History.HasDevices() && d.RegisteredAt.After(it.FirstSeen)
+	return it.History != nil && it.History.HasDevices() && d.RegisteredAt.After(it.FirstSeen.Time())
 }

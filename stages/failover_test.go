@@ -44,7 +44,7 @@ func TestFailOverRepeatsAtMostWhatWasLost(t *testing.T) {
 		t.Helper()
 		b := &pipeline.Batch{}
 		for _, id := range ids {
-			b.Items = append(b.Items, item(id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp, it.Confirm = now, now, confirm }))
+			b.Items = append(b.Items, item(id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp, it.Confirm = push.At(now), push.At(now), confirm }))
 		}
 		if err := dedupeStage.Apply(t.Context(), b); err != nil {
 			t.Fatal(err)

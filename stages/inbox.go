@@ -59,7 +59,7 @@ func (s *Inbox) Apply(ctx context.Context, b *pipeline.Batch) error {
 		}
 		items, reasons = append(items, it), append(reasons, reason)
 		entries = append(entries, inbox.Addressed{Key: inbox.Key{User: it.UserID, App: it.App}, Entry: inbox.Entry{
-			Position: inbox.PositionOf(it.ID, it.FirstSeen), Type: it.Type, Lane: s.Lane, Sender: it.SenderID, Priority: it.Priority,
+			Position: inbox.PositionOf(it.ID, it.FirstSeen.Time()), Type: it.Type, Lane: s.Lane, Sender: it.SenderID, Priority: it.Priority,
 			Content: content, Expires: it.ExpiresAt,
 		}})
 	}

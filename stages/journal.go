@@ -40,7 +40,7 @@ func (s *Journal) Apply(ctx context.Context, b *pipeline.Batch) error {
 			continue
 		}
 		entries = append(entries, journal.Entry{
-			Position: journal.Position(inbox.PositionOf(it.ID, it.FirstSeen)),
+			Position: journal.Position(inbox.PositionOf(it.ID, it.FirstSeen.Time())),
 			User:     it.UserID, App: it.App, Sender: it.SenderID, Type: it.Type, Lane: s.Lane, Kept: s.Kept,
 		})
 	}

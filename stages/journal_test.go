@@ -34,7 +34,7 @@ func (s *someJournals) Put(_ context.Context, entries []journal.Entry) error {
 func TestJournalNotes(t *testing.T) {
 	b := &pipeline.Batch{Items: []pipeline.Item{
 		item("a", func(it *pipeline.Item) {
-			it.UserID, it.SenderID, it.Type, it.FirstSeen = "u1", "orders", "news", hour.Add(1500*time.Microsecond)
+			it.UserID, it.SenderID, it.Type, it.FirstSeen = "u1", "orders", "news", push.At(hour.Add(1500*time.Microsecond))
 		}),
 		item("copy", func(it *pipeline.Item) { it.UserID, it.Verdict = "u1", push.Duplicate }),
 		item("broken", func(it *pipeline.Item) { it.UserID, it.Verdict = "u1", push.Dead }),

@@ -194,7 +194,7 @@ func (s *Limits) request(it *pipeline.Item, now time.Time) limits.Request {
 	return limits.Request{
 		Owner: it.Owner(), ID: it.ID, Type: it.Type, Sender: it.SenderID, Paid: it.Paid,
 		App: it.App, Lane: s.Lane, Channel: channelOf(it), Priority: uint8(it.Priority),
-		At: now, Since: it.FirstSeen, Expires: it.Expires, Jitter: jitter(it),
+		At: now, Since: it.FirstSeen.Time(), Expires: it.Expires.Time(), Jitter: jitter(it),
 	}
 }
 

@@ -118,7 +118,7 @@ func TestWhatLimitsDecide(t *testing.T) {
 // The limiter is told all that rules can be about, and of open deliveries only.
 func TestWhatLimitsAreTold(t *testing.T) {
 	zone := time.FixedZone("east", 3600)
-	first, expires := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+	first, expires := push.At(time.Now().Add(-time.Minute)), push.At(time.Now().Add(time.Hour))
 	full := toDevices("n1", func(it *pipeline.Item) {
 		it.UserID, it.Type, it.App, it.Priority, it.FirstSeen, it.Expires = "ada", "news", "shop", push.High, first, expires
 	}, "a", "b")
@@ -145,7 +145,7 @@ func TestWhatLimitsAreTold(t *testing.T) {
 	got.Jitter, got.At = 0, time.Time{}
 	want := limits.Request{Owner: "ada", ID: "n1", Type: "news", App: "shop", Lane: "promotional", Channel: push.ChannelPush, Priority: uint8(push.High),
 		Segments: []string{"group/ada", "group/all"}, Personal: []limits.Personal{{Name: "hour", Max: 2}}, Zone: zone,
-		Devices: []limits.Device{{Hash: limits.DeviceHash("a")}, {Hash: limits.DeviceHash("b")}}, State: []byte("state"), Since: first, Expires: expires}
+		Devices: []limits.Device{{Hash: limits.DeviceHash("a")}, {Hash: limits.DeviceHash("b")}}, State: []byte("state"), Since: first.Time(), Expires: expires.Time()}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("asked\n%+v, want\n%+v", got, want)
 	}
@@ -265,7 +265,7 @@ func TestWhatSendersMaySend(t *testing.T) {
 	expires := time.Now().Add(time.Hour)
 	from := func(sender string, edit func(*pipeline.Item)) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
-			it.SenderID, it.Expires = sender, expires
+			it.SenderID, it.Expires = sender, push.At(expires)
 			if edit != nil {
 				edit(it)
 			}

@@ -29,7 +29,7 @@ func TestWhatNeedsNoRecordDoesNotWaitToBeCounted(t *testing.T) {
 	otp := func(user *push.User) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
 			it.Priority, it.Device, it.SenderID = push.Critical, push.Target{Platform: push.FCM, Token: "t"}, "auth"
-			it.User, it.Expires = user, time.Now().Add(time.Hour)
+			it.User, it.Expires = user, push.At(time.Now().Add(time.Hour))
 		}
 	}
 	known, unread := &push.User{}, &push.User{Quarantine: push.RecordUnread}
@@ -63,7 +63,7 @@ func TestWhatNeedsNoRecordDoesNotWaitToBeCounted(t *testing.T) {
 		}
 		b := &pipeline.Batch{Items: []pipeline.Item{toDevices("otp", otp(tt.user), "d")}}
 		if tt.limiter != nil {
-			b.Items = append(b.Items, toDevices("news", func(it *pipeline.Item) { it.Expires = time.Now().Add(time.Hour) }, "d"))
+			b.Items = append(b.Items, toDevices("news", func(it *pipeline.Item) { it.Expires = push.At(time.Now().Add(time.Hour)) }, "d"))
 		}
 		for i := range b.Items {
 			b.Items[i].User = tt.user
@@ -118,7 +118,7 @@ func TestWhatSomeSendersAnswerStands(t *testing.T) {
 	for _, id := range []string{"goes", "waits", "away"} {
 		items = append(items, toDevices(id, func(it *pipeline.Item) {
 			it.Priority, it.Device, it.SenderID = push.Critical, push.Target{Platform: push.FCM, Token: "t"}, "auth"
-			it.Expires = time.Now().Add(time.Hour)
+			it.Expires = push.At(time.Now().Add(time.Hour))
 		}, "d"))
 	}
 	b := &pipeline.Batch{Items: items}
@@ -178,7 +178,7 @@ func TestWhatSendersAnsweredBeforeAStoreWentAwayStands(t *testing.T) {
 	}{{"asks later", otp}, {"otp", otp}, {"unread", otp}, {"waits", nil}, {"news", nil}} {
 		b.Items = append(b.Items, toDevices(tt.id, tt.edit, "d"))
 		it := &b.Items[len(b.Items)-1]
-		it.SenderID, it.Expires = "auth", time.Now().Add(24*time.Hour)
+		it.SenderID, it.Expires = "auth", push.At(time.Now().Add(24*time.Hour))
 	}
 	unread := &b.Items[2]
 	unread.User, unread.SenderID = &push.User{Quarantine: push.RecordUnread}, ""

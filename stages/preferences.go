@@ -40,7 +40,7 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 	if len(items) == 0 {
 		return nil
 	}
-	rules, asked := inForce(s.Rules), time.Now()
+	rules, asked := inForce(s.Rules), pipeline.UptimeAt(time.Now())
 	users, err := fetch(ctx, s.Users, items)
 	if err != nil && (!rules.Consent.IgnoreBlocked || ctx.Err() != nil) {
 		return err
@@ -55,7 +55,7 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 			}
 			continue
 		}
-		switch verdict, reason, until := rules.verdict(it.User, &it.Message, now, it.Expires); {
+		switch verdict, reason, until := rules.verdict(it.User, &it.Message, now, it.Expires.Time()); {
 		case verdict == push.Deferred && until.IsZero():
 			holdForUser(it, reason, now)
 		case verdict != push.Undecided:
@@ -82,8 +82,8 @@ func holdForUser(it *pipeline.Item, why push.Reason, now time.Time) {
 		wait = laterUserLook
 	}
 	it.NotBefore = now.Add(wait)
-	if it.NotBefore.After(it.Expires) {
-		it.NotBefore = it.Expires
+	if expires := it.Expires.Time(); it.NotBefore.After(expires) {
+		it.NotBefore = expires
 	}
 	it.Decide(push.Deferred, why, "")
 }

@@ -46,7 +46,7 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 				continue
 			}
 		}
-		switch verdict, reason, _ := rules.verdict(&users[i], &d.Item.Message, now, d.Expires); {
+		switch verdict, reason, _ := rules.verdict(&users[i], &d.Item.Message, now, d.Expires.Time()); {
 		case verdict != push.Undecided && reason != push.UserQuarantined: // cannot be read now: what was read before counts
 			d.Verdict, d.Reason = verdict, reason
 		case !users[i].Preferences.Wants(&d.Item.Message, d.Device.Platform.Channel()):

@@ -39,9 +39,9 @@ func TestQuietHours(t *testing.T) {
 		{why: "the night is over", user: sleeper, after: 7 * time.Hour},
 		{why: "critical", user: sleeper, edit: func(it *pipeline.Item) { it.Priority = push.Critical }},
 		{why: "nothing of the type is kept", user: sleeper, edit: func(it *pipeline.Item) { it.Type = "flash" }, want: push.Suppressed, reason: push.QuietDropped},
-		{why: "it expires before", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = time.Now().Add(7*time.Hour - 1) }, want: push.Suppressed, reason: push.QuietTooLong},
-		{why: "it expires then", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = time.Now().Add(7 * time.Hour) }, want: push.Suppressed, reason: push.QuietTooLong},
-		{why: "it expires right after", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = time.Now().Add(7*time.Hour + 1) }, want: push.Deferred, reason: push.Quiet},
+		{why: "it expires before", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = push.At(time.Now().Add(7*time.Hour - 1)) }, want: push.Suppressed, reason: push.QuietTooLong},
+		{why: "it expires then", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = push.At(time.Now().Add(7 * time.Hour)) }, want: push.Suppressed, reason: push.QuietTooLong},
+		{why: "it expires right after", user: sleeper, edit: func(it *pipeline.Item) { it.Expires = push.At(time.Now().Add(7*time.Hour + 1)) }, want: push.Deferred, reason: push.Quiet},
 		{why: "always quiet", user: push.User{Preferences: push.Preferences{Quiet: make([]push.QuietHours, 1)}}, want: push.Suppressed, reason: push.QuietTooLong},
 		{why: "opted out comes first", user: push.User{Preferences: push.Preferences{Quiet: night, OptOutAll: true}}, want: push.Suppressed, reason: push.OptedOutAll},
 		{why: "blocked, and critical", user: push.User{Preferences: push.Preferences{Blocked: true}}, edit: func(it *pipeline.Item) { it.Priority = push.Critical },
@@ -54,7 +54,7 @@ func TestQuietHours(t *testing.T) {
 			time.Sleep(time.Until(time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)) + tt.after)
 			tt.user.Devices = []push.Device{{App: "shop", Hash: "h", Platform: push.FCM}}
 			b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-				it.Expires = time.Now().Add(24 * time.Hour)
+				it.Expires = push.At(time.Now().Add(24 * time.Hour))
 				if tt.edit != nil {
 					tt.edit(it)
 				}
@@ -109,14 +109,14 @@ func TestALaneThatIgnoresBlockedGoesOn(t *testing.T) {
 	ignore := stages.Rules{Consent: push.Consent{IgnoreBlocked: true}, Quiet: policy()}
 	named := func(p push.Priority) func(*pipeline.Item) {
 		return func(it *pipeline.Item) {
-			it.Priority, it.Device, it.Expires = p, push.Target{Platform: push.FCM, Token: "t"}, time.Now().Add(time.Hour)
+			it.Priority, it.Device, it.Expires = p, push.Target{Platform: push.FCM, Token: "t"}, push.At(time.Now().Add(time.Hour))
 		}
 	}
 	batch := func() *pipeline.Batch {
 		return &pipeline.Batch{Items: []pipeline.Item{
 			item("a", named(push.Critical)),
 			item("b", named(push.High)),
-			item("c", func(it *pipeline.Item) { it.Priority, it.Expires = push.Critical, time.Now().Add(time.Hour) }),
+			item("c", func(it *pipeline.Item) { it.Priority, it.Expires = push.Critical, push.At(time.Now().Add(time.Hour)) }),
 		}}
 	}
 	b, caps := batch(), &limiter{err: away.err, critical: true}

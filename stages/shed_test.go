@@ -458,7 +458,7 @@ func TestWhatIsSoonerGoesByThePriorityOfTheLane(t *testing.T) {
 		} {
 			tr := pipeline.NewTracker(pipeline.TrackerOptions{Capacity: 1 << 20, Expiries: true})
 			b := admitted(tr, 0, of(c.priority, 5, func(it *pipeline.Item) {
-				it.App, it.FirstSeen, it.ExpiresAt = "shop", time.Now(), time.Now().Add(time.Minute)
+				it.App, it.FirstSeen, it.ExpiresAt = "shop", push.At(time.Now()), time.Now().Add(time.Minute)
 			})...)
 			a := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: c.byDefault, MayBeCritical: c.critical}
 			if err := a.Apply(t.Context(), b); err != nil {

@@ -20,7 +20,7 @@ var hour = time.Now().Add(-time.Hour)
 
 // item is an item of user u1 with an id; edit sets what the case is about.
 func item(id string, edit func(*pipeline.Item)) pipeline.Item {
-	it := pipeline.Item{FirstSeen: hour, Timestamp: hour, User: &push.User{}}
+	it := pipeline.Item{FirstSeen: push.At(hour), Timestamp: push.At(hour), User: &push.User{}}
 	it.Message = push.Message{ID: id, App: "shop", UserID: "u1", Type: "order", Priority: push.Medium}
 	if edit != nil {
 		edit(&it)
@@ -187,7 +187,7 @@ func TestOldCopiesAreConfirmed(t *testing.T) {
 		{"a clock of the year 2100, in the record and its id", minted(now.AddDate(74, 0, 0)), now.AddDate(74, 0, 0), now.AddDate(74, 0, 0), true},
 		{"without any time", "order-17", time.Time{}, time.Time{}, true},
 	} {
-		b := &pipeline.Batch{Items: []pipeline.Item{item(tt.id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp = tt.firstSeen, tt.timestamp })}}
+		b := &pipeline.Batch{Items: []pipeline.Item{item(tt.id, func(it *pipeline.Item) { it.FirstSeen, it.Timestamp = push.At(tt.firstSeen), push.At(tt.timestamp) })}}
 		l := &ledger{rows: map[string][]push.Row{tt.id: {row(tt.id, "", 0, push.StateSuppressed)}}}
 		if err := (&stages.Dedupe{Filter: &filter{since: since}, Ledger: l}).Apply(t.Context(), b); err != nil {
 			t.Fatal(err)
@@ -232,9 +232,9 @@ func TestAccept(t *testing.T) {
 		{"critical from a sender that may", func(it *pipeline.Item) { it.Priority, it.SenderID = push.Critical, "auth" }, push.Undecided, ""},
 		{"an expiry that was left unset", func(it *pipeline.Item) { it.ExpiresAt = time.Time{}.Add(1) }, push.Expired, push.PastExpiry},
 		{"past its expiry", func(it *pipeline.Item) { it.ExpiresAt = time.Now().Add(-time.Second) }, push.Expired, push.PastExpiry},
-		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = time.Now().Add(-25 * time.Hour) }, push.Expired, push.TooOld},
+		{"older than the lane allows", func(it *pipeline.Item) { it.FirstSeen = push.At(time.Now().Add(-25 * time.Hour)) }, push.Expired, push.TooOld},
 		{"a retry counts from the first record, not from its own", func(it *pipeline.Item) {
-			it.FirstSeen, it.Timestamp = time.Now().Add(-25*time.Hour), time.Now()
+			it.FirstSeen, it.Timestamp = push.At(time.Now().Add(-25*time.Hour)), push.At(time.Now())
 		}, push.Expired, push.TooOld},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", tt.edit)}}
@@ -250,10 +250,10 @@ func TestAccept(t *testing.T) {
 	if err := s.Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	if it := &b.Items[0]; !it.Expires.Equal(soon) || it.Priority != push.High {
+	if it := &b.Items[0]; !it.Expires.Time().Equal(soon) || it.Priority != push.High {
 		t.Errorf("got expiry %v, priority %v; want its own expiry and the lane's priority", it.Expires, it.Priority)
 	}
-	if it := &b.Items[1]; !it.Expires.Equal(hour.Add(24*time.Hour)) || it.Priority != push.Medium {
+	if it := &b.Items[1]; !it.Expires.Time().Equal(hour.Add(24*time.Hour)) || it.Priority != push.Medium {
 		t.Errorf("got expiry %v, priority %v; want the lane's maximum age and its own priority", it.Expires, it.Priority)
 	}
 }
@@ -325,7 +325,7 @@ func TestAcceptLowersCritical(t *testing.T) {
 		s := &stages.Accept{Apps: map[string]bool{"shop": true}, GreatestAge: time.Hour, DefaultPriority: tt.standard,
 			MayBeCritical: tt.may, Lowered: func(n int) { lowered += n }}
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-			it.Priority, it.SenderID, it.FirstSeen = tt.given, tt.sender, time.Now()
+			it.Priority, it.SenderID, it.FirstSeen = tt.given, tt.sender, push.At(time.Now())
 		})}}
 		for range 2 { // a stage may be applied twice to the same batch
 			if err := s.Apply(t.Context(), b); err != nil {
@@ -378,11 +378,11 @@ func TestUsersInQuarantine(t *testing.T) {
 			Devices: []push.Device{{App: "shop", Platform: push.FCM, Token: "t", Hash: "h"}}}, want: push.Deferred, reason: push.UserQuarantined, wait: 30 * time.Second},
 		{why: "looked at before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Hops = 1 },
 			want: push.Deferred, reason: push.UserQuarantined, wait: 5 * time.Minute},
-		{why: "it expires before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = expires },
+		{why: "it expires before", user: push.User{Quarantine: push.RecordUnread}, edit: func(it *pipeline.Item) { it.Expires = push.At(expires) },
 			want: push.Deferred, reason: push.UserQuarantined, wait: time.Until(expires)},
 	} {
 		b := &pipeline.Batch{Items: []pipeline.Item{item("n", func(it *pipeline.Item) {
-			it.Expires = time.Now().Add(time.Hour)
+			it.Expires = push.At(time.Now().Add(time.Hour))
 			if tt.edit != nil {
 				tt.edit(it)
 			}

@@ -22,7 +22,7 @@ import (
 
 // order is a notification for ada about an order; edit makes another one of it.
 func order(edit func(*pipeline.Item)) pipeline.Item {
-	it := pipeline.Item{FirstSeen: time.Now(), Timestamp: time.Now(), Expires: time.Now().Add(time.Hour)}
+	it := pipeline.Item{FirstSeen: push.At(time.Now()), Timestamp: push.At(time.Now()), Expires: push.At(time.Now().Add(time.Hour))}
 	it.Message = push.Message{ID: "n", App: "shop", UserID: "ada", Type: "order", Priority: push.Medium}
 	if edit != nil {
 		edit(&it)

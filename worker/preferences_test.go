@@ -37,7 +37,7 @@ func reasons(t *testing.T, stage *stages.Preferences, types ...string) []string 
 	b := &pipeline.Batch{}
 	for i, name := range types {
 		b.Items = append(b.Items, pipeline.Item{Message: push.Message{ID: fmt.Sprint(i), UserID: "u", Type: name, Priority: push.Medium},
-			Expires: time.Now().Add(time.Hour)})
+			Expires: push.At(time.Now().Add(time.Hour))})
 	}
 	if err := stage.Apply(t.Context(), b); err != nil {
 		t.Error(err)

@@ -90,7 +90,7 @@ func (l *load) make(p *people, at func(i int) notification) {
 		l.users[i] = int32(n.user)
 		l.text = strconv.AppendInt(append(l.text, idStart...), 1<<44|n.number, 16) // always twelve digits
 		message.UserID, message.Type = p.ids[n.user], types[n.kind]
-		l.Items[i] = pipeline.Item{Message: message, Timestamp: now, FirstSeen: now, Expires: now.Add(time.Hour)}
+		l.Items[i] = pipeline.Item{Message: message, Timestamp: push.At(now), FirstSeen: push.At(now), Expires: push.At(now.Add(time.Hour))}
 	}
 	ids := string(l.text)
 	for i := range l.Items {

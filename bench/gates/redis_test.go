@@ -70,7 +70,7 @@ func BenchmarkRedis(b *testing.B) {
 	for b.Loop() {
 		l.fill(s.people, n)
 		for i := range ids {
-			ids[i] = crowd.Mint(l.Items[i].FirstSeen)
+			ids[i] = crowd.Mint(l.Items[i].FirstSeen.Time())
 			l.Items[i].ID, l.Items[i].CollapseKey = ids[i], "order-"+strconv.Itoa(n*batchSize+i)
 		}
 		n++

@@ -82,7 +82,7 @@ func (s *Spec) deliveries() ([]*pipeline.Delivery, error) {
 			Item: &pipeline.Item{Message: message},
 			Device: push.Device{Platform: push.APNS, Environment: push.Production, Token: d.token,
 				Hash: push.DeviceHash(push.APNS, d.token)},
-			Expires: time.Unix(expiration, 0),
+			Expires: push.At(time.Unix(expiration, 0)),
 		})
 	}
 	return all, nil
@@ -118,7 +118,7 @@ func (o *oursAPNS) dispatch() {
 		if group = o.take(group); len(group) == 0 {
 			return
 		}
-		deadline := time.Now().Add(sendDeadline)
+		deadline := pipeline.UptimeAt(time.Now().Add(sendDeadline))
 		for _, d := range group {
 			d.Result, d.Deadline = push.Result{}, deadline
 		}
@@ -163,7 +163,7 @@ func (o *oursAPNS) done(ds []*pipeline.Delivery) {
 			continue
 		}
 		answered++
-		o.counts.latencies.add(now.Sub(d.Deadline)+sendDeadline, 1)
+		o.counts.latencies.add(now.Sub(d.Deadline.Time())+sendDeadline, 1)
 	}
 	o.counts.answered.Add(int64(answered))
 	o.landed(ds, len(ds))

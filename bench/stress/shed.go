@@ -56,11 +56,11 @@ func (f *flood) Next(ctx context.Context) (*pipeline.Batch, error) {
 		return nil, ctx.Err()
 	}
 	f.batches--
-	now := time.Now()
+	at := push.At(time.Now())
 	batch := &pipeline.Batch{Partition: f.tracker.Partition(), Tracker: f.tracker, Items: make([]pipeline.Item, floodBatch)}
 	for i := range batch.Items {
 		it := &batch.Items[i]
-		it.Partition, it.Offset, it.Timestamp, it.FirstSeen, it.Value = batch.Partition, f.next, now, now, f.values[f.next%int64(len(f.values))]
+		it.Partition, it.Offset, it.Timestamp, it.FirstSeen, it.Value = batch.Partition, f.next, at, at, f.values[f.next%int64(len(f.values))]
 		if defect := decode.Message(it.Value, &it.Message); defect != nil {
 			return nil, fmt.Errorf("a record of the bench: %w", defect)
 		}

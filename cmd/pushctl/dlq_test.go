@@ -52,7 +52,7 @@ func (f *fleet) deadLetter(list ...dead) {
 		if d.reason == "" {
 			d.reason = push.RetriesUsed
 		}
-		it := &pipeline.Item{Partition: push.Partition{Topic: d.lane, ID: 1}, Offset: 17, FirstSeen: time.Now().Add(-d.age), Redrive: d.redrive,
+		it := &pipeline.Item{Partition: push.Partition{Topic: d.lane, ID: 1}, Offset: 17, FirstSeen: push.At(time.Now().Add(-d.age)), Redrive: d.redrive,
 			Key: []byte("u1"), Value: []byte(d.value), Trace: []pipeline.RecordHeader{{Key: "traceparent", Value: []byte("00-ab")}, {Key: "x-own", Value: []byte(secretText)}}}
 		if d.value == "nil" {
 			it.Value = nil

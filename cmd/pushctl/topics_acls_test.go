@@ -128,7 +128,7 @@ func TestRightsAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer producer.Close()
-	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
+	it := &pipeline.Item{Partition: push.Partition{Topic: laneTopic}, FirstSeen: push.At(time.Now()), Key: []byte("u1"), Value: []byte(`{"id":"n1","app":"shop","user_id":"u1"}`)}
 	it.UserID = "u1"
 	var hs []pipeline.Handover
 	for to, tiers := range map[pipeline.Destination][]kafka.Tier{pipeline.ToRetry: wiring.Tiers(c), pipeline.ToDefer: wiring.DeferTiers(c)} {

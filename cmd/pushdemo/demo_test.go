@@ -201,8 +201,8 @@ func TestClean(t *testing.T) {
 func TestAccountOfLatencies(t *testing.T) {
 	l := newLatencies()
 	at := time.Now().Add(-100 * time.Millisecond)
-	sent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at}, Result: push.Result{Class: push.Delivered}}
-	unsent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: at.Add(-time.Hour)}}
+	sent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: push.At(at)}, Result: push.Result{Class: push.Delivered}}
+	unsent := &pipeline.Delivery{Item: &pipeline.Item{Timestamp: push.At(at.Add(-time.Hour))}}
 	l.observe([]*pipeline.Delivery{sent, unsent})
 	if p := l.ms(99); p < 100 || p > 60_000 {
 		t.Errorf("p99 %v ms; unsent deliveries must not count", p)

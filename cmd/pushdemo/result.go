@@ -68,7 +68,7 @@ func (l *latencies) observe(ds []*pipeline.Delivery) {
 	defer l.mu.Unlock()
 	for _, d := range ds {
 		if d.Result.Class != push.Unsent {
-			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp).Microseconds())) // ignored if longer than an hour
+			_ = l.histogram.RecordValue(max(1, now.Sub(d.Item.Timestamp.Time()).Microseconds())) // ignored if longer than an hour
 		}
 	}
 }

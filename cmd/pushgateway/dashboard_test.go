@@ -200,7 +200,7 @@ func deadLetter(t *testing.T, c *configs.Config) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		it := &pipeline.Item{Partition: push.Partition{Topic: l.Topic}, FirstSeen: time.Now(), Key: []byte("u1"), Value: []byte(`{"id":"dead-` + l.Name + `","app":"shop","user_id":"u1","title":"hidden-words"}`)}
+		it := &pipeline.Item{Partition: push.Partition{Topic: l.Topic}, FirstSeen: push.At(time.Now()), Key: []byte("u1"), Value: []byte(`{"id":"dead-` + l.Name + `","app":"shop","user_id":"u1","title":"hidden-words"}`)}
 		it.UserID = "u1"
 		err = p.Produce(t.Context(), []pipeline.Handover{{To: pipeline.ToDLQ, Item: it, Reason: push.RetriesUsed}})
 		p.Close()

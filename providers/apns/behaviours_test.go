@@ -37,7 +37,7 @@ func impatient(o *h2.Options) {
 // patience sets when the deliveries of a row are given up.
 func patience(d time.Duration, ds []*pipeline.Delivery) []*pipeline.Delivery {
 	for i := range ds {
-		ds[i].Deadline = time.Now().Add(d)
+		ds[i].Deadline = pipeline.UptimeAt(time.Now().Add(d))
 	}
 	return ds
 }
@@ -123,8 +123,8 @@ func TestBehaviours(t *testing.T) {
 			p.Sim.Devices().Dead(sim.APNS, ds[0].Device.Token, died)
 			p.Sim.Devices().Set(sim.APNS, ds[1].Device.Token, sim.Mark{Reply: sim.APNSExpiredToken, Since: died})
 			p.Push(ds)
-			p.All(ds[:1], push.Result{Class: push.Gone, Reason: "Unregistered", DeadSince: died})
-			p.All(ds[1:2], push.Result{Class: push.Gone, Reason: "ExpiredToken", DeadSince: died})
+			p.All(ds[:1], push.Result{Class: push.Gone, Reason: "Unregistered", DeadSince: push.At(died)})
+			p.All(ds[1:2], push.Result{Class: push.Gone, Reason: "ExpiredToken", DeadSince: push.At(died)})
 			p.All(ds[2:], delivered)
 			if slowed := p.Sim.Events().Of(3); len(slowed) > 0 {
 				t.Errorf("a 410 cost streams: %+v", slowed)

@@ -73,7 +73,7 @@ func TestEveryDeliveryReachesTheSimulatorOnce(t *testing.T) {
 		ds[i].Device.Token = token
 	}
 	ds[7].Item.Body = strings.Repeat("x", 5000)
-	ds[8].Expires = time.Now().Add(-time.Second)
+	ds[8].Expires = push.At(time.Now().Add(-time.Second))
 	providertest.Push(t, client.Lane(0), ds[:1000])
 	providertest.Push(t, client.Lane(1), ds[1000:])
 	for i, d := range ds {

@@ -71,7 +71,7 @@ func (c *codec) Encode(d *pipeline.Delivery, r *exchange.Draft) (push.Result, bo
 	setText(r, headerPriority, priority(pushType, m.Priority), h2.Indexed)
 	if !d.Expires.IsZero() {
 		at := len(r.Values)
-		r.Values = strconv.AppendInt(r.Values, d.Expires.Unix(), 10)
+		r.Values = strconv.AppendInt(r.Values, d.Expires.Time().Unix(), 10)
 		set(r, headerExpiration, at, h2.NotIndexed)
 	}
 	at := len(r.Values)

@@ -27,7 +27,7 @@ func delivery(m push.Message) *pipeline.Delivery {
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
 		Device:  push.Device{Platform: push.APNS, Token: deviceToken, Hash: "hash0123456789ab"},
-		Expires: time.Unix(1795000000, 0),
+		Expires: push.At(time.Unix(1795000000, 0)),
 	}
 }
 
@@ -165,7 +165,7 @@ func TestHeaders(t *testing.T) {
 	if _, next, _ := encode(t, c, d); next["apns-id"] == h["apns-id"] {
 		t.Error("the next attempt has the same apns-id")
 	}
-	d.Expires = time.Time{}
+	d.Expires = 0
 	if _, h, _ := encode(t, c, d); h["apns-expiration"] != "" {
 		t.Errorf("no expiry, but %q", h["apns-expiration"])
 	}

@@ -238,7 +238,7 @@ func (c *codec) apply(act action, result push.Result, since time.Time, r *exchan
 	case failMessage:
 		result.Class = push.Refused
 	case dropToken:
-		result.Class, result.DeadSince = push.Gone, since
+		result.Class, result.DeadSince = push.Gone, push.At(since)
 	case haltRoute:
 		if c.formerKey(r) {
 			return c.exchanged(result, r)

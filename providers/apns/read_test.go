@@ -34,7 +34,7 @@ func TestEveryReason(t *testing.T) {
 	gone := push.Result{Class: push.Gone}
 	halt := push.Result{Class: push.Again, Scope: route, Halt: true}
 	elsewhere := push.Result{Class: push.Again, Scope: connection}
-	dead := push.Result{Class: push.Gone, DeadSince: time.UnixMilli(1700000000123)}
+	dead := push.Result{Class: push.Gone, DeadSince: push.At(time.UnixMilli(1700000000123))}
 	table := []struct {
 		status int
 		reason string

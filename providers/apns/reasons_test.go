@@ -34,8 +34,8 @@ var reasons = map[sim.Reply]push.Result{
 
 	sim.APNSBadDeviceToken:         {Class: push.Gone},
 	sim.APNSDeviceTokenNotForTopic: {Class: push.Gone},
-	sim.APNSUnregistered:           {Class: push.Gone, DeadSince: died},
-	sim.APNSExpiredToken:           {Class: push.Gone, DeadSince: died},
+	sim.APNSUnregistered:           {Class: push.Gone, DeadSince: push.At(died)},
+	sim.APNSExpiredToken:           {Class: push.Gone, DeadSince: push.At(died)},
 
 	sim.APNSBadTopic:                   {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
 	sim.APNSMissingTopic:               {Class: push.Again, Scope: push.ScopeRoute, Halt: true},
@@ -82,7 +82,7 @@ func TestDeadSinceIsPassedOn(t *testing.T) {
 		s.Devices().Dead(sim.APNS, ds[0].Device.Token, since)
 		providertest.Push(t, client.Lane(0), ds)
 		got := ds[0].Result
-		if alive := since.After(now); alive != (got.Class == push.Delivered) || !alive && (got.Class != push.Gone || !got.DeadSince.Equal(since)) {
+		if alive := since.After(now); alive != (got.Class == push.Delivered) || !alive && (got.Class != push.Gone || !got.DeadSince.Time().Equal(since)) {
 			t.Errorf("dead since %v: %+v", since, got)
 		}
 	}
@@ -119,7 +119,7 @@ func TestMassOfDeadTokensThroughTheClient(t *testing.T) {
 func unanswered(ds []*pipeline.Delivery) (left []*pipeline.Delivery) {
 	for _, d := range ds {
 		if d.Result.Class == push.Again && d.Result.Scope == push.ScopeConnection {
-			d.Deadline = time.Now().Add(time.Minute)
+			d.Deadline = pipeline.UptimeAt(time.Now().Add(time.Minute))
 			left = append(left, d)
 		}
 	}

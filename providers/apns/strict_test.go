@@ -243,7 +243,7 @@ func send(t *testing.T, c *Client, n int) []push.Result {
 	ds := make([]*pipeline.Delivery, n)
 	for i := range ds {
 		ds[i] = delivery(push.Message{PushType: "alert", Title: "t"})
-		ds[i].Expires, ds[i].Deadline = time.Time{}, time.Now().Add(time.Minute)
+		ds[i].Expires, ds[i].Deadline = 0, pipeline.UptimeAt(time.Now().Add(time.Minute))
 	}
 	var left sync.WaitGroup
 	left.Add(n)

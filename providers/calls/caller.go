@@ -66,7 +66,7 @@ func (c *Caller) call(d *pipeline.Delivery) (result push.Result) {
 			result = Panicked(p)
 		}
 	}()
-	ctx, cancel := context.WithDeadline(context.Background(), d.Deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), d.Deadline.Time())
 	defer cancel()
 	return c.send(ctx, d)
 }

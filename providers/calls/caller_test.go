@@ -18,7 +18,7 @@ import (
 func deliveries(n int) []*pipeline.Delivery {
 	ds := make([]*pipeline.Delivery, n)
 	for i := range ds {
-		ds[i] = &pipeline.Delivery{Item: &pipeline.Item{}, Deadline: time.Now().Add(time.Minute), Result: push.Result{Reason: "none yet"}}
+		ds[i] = &pipeline.Delivery{Item: &pipeline.Item{}, Deadline: pipeline.UptimeAt(time.Now().Add(time.Minute)), Result: push.Result{Reason: "none yet"}}
 	}
 	return ds
 }
@@ -120,10 +120,10 @@ func TestCallerChecksRightBeforeTheCall(t *testing.T) {
 			return push.Result{Class: push.Delivered}
 		})
 		ds, back := deliveries(5), &taken{}
-		ds[4].Deadline = time.Now().Add(4 * time.Second) // its turn comes in this very moment
-		ds[1].Expires = time.Now().Add(time.Second)      // when its turn comes it is too late
-		ds[2].Deadline = time.Now().Add(time.Second)     // likewise, and nothing was written
-		ds[3].Expires = time.Now().Add(2 * time.Second)  // just in time
+		ds[4].Deadline = pipeline.UptimeAt(time.Now().Add(4 * time.Second)) // its turn comes in this very moment
+		ds[1].Expires = push.At(time.Now().Add(time.Second))                // when its turn comes it is too late
+		ds[2].Deadline = pipeline.UptimeAt(time.Now().Add(time.Second))     // likewise, and nothing was written
+		ds[3].Expires = push.At(time.Now().Add(2 * time.Second))            // just in time
 		if _, err := c.Submit(t.Context(), ds, back.done); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestCallerEndsAtTheDeadlineAndBearsPanics(t *testing.T) {
 		if got := ds[1].Result; got != ambiguous {
 			t.Errorf("without an answer: %+v", got)
 		}
-		if now := time.Now(); now.Before(ds[1].Deadline) || now.After(ds[1].Deadline) {
+		if now := time.Now(); now.Before(ds[1].Deadline.Time()) || now.After(ds[1].Deadline.Time()) {
 			t.Errorf("ended at %v, the deadline was %v", now, ds[1].Deadline)
 		}
 		ambiguous.Reason = string(push.ConnectionLost)

@@ -15,9 +15,9 @@ func Sendable(d *pipeline.Delivery, now time.Time) (result push.Result, ok bool)
 	switch {
 	case d.Lapsed(now):
 		return push.Result{Class: push.Unsent}, false
-	case !d.Expires.IsZero() && now.After(d.Expires):
+	case !d.Expires.IsZero() && now.After(d.Expires.Time()):
 		return Expired(), false
-	case now.After(d.Deadline): // it waited for so long, and nothing was written
+	case now.After(d.Deadline.Time()): // it waited for so long, and nothing was written
 		return push.Result{Class: push.Again, Scope: push.ScopeConnection, Reason: string(push.Timeout)}, false
 	}
 	return push.Result{}, true

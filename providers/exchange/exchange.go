@@ -174,7 +174,7 @@ func (s *Sender) blank(d *pipeline.Delivery) *Draft {
 	}
 	r.Path, r.Header, r.Body = r.Path[:0], r.Header[:0], r.Body[:0]
 	r.Values, r.Work = r.Values[:0], r.Work[:0]
-	r.Expires, r.Deadline, r.Lease, r.Repeats, r.delivery = d.Expires, d.Deadline, d, 0, d
+	r.Expires, r.Deadline, r.Lease, r.Repeats, r.delivery = d.Expires.Time(), d.Deadline.Time(), d, 0, d
 	return r
 }
 

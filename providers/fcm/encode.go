@@ -98,9 +98,10 @@ func encodeBody(r *exchange.Draft, d *pipeline.Delivery, now time.Time) (fits, o
 	if b, ok = appendData(b, m, shown); !ok {
 		return false, false
 	}
-	b = appendAndroid(b, d.Item, shown, d.Expires, now)
-	b = appendAPNS(b, m, shown, d.Expires)
-	b = append(appendWebpush(b, m, shown, d.Expires, now), '}')
+	expires := d.Expires.Time()
+	b = appendAndroid(b, d.Item, shown, expires, now)
+	b = appendAPNS(b, m, shown, expires)
+	b = append(appendWebpush(b, m, shown, expires, now), '}')
 	if len(m.FCM) > 0 {
 		if !properRaw(m.FCM) {
 			return false, false

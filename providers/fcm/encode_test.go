@@ -209,7 +209,7 @@ func TestTimesToLive(t *testing.T) {
 		365 * 24 * time.Hour:    {"2419200s", "2419200", "1826536000"},
 	} {
 		d := delivery(push.Message{Title: "t"})
-		d.Expires = now.Add(left)
+		d.Expires = push.At(now.Add(left))
 		r := &exchange.Draft{}
 		if _, ok := encodeBody(r, d, now); !ok {
 			t.Fatal("refused")
@@ -298,7 +298,7 @@ func TestEncodeIntoAWarmDraftAllocatesNothing(t *testing.T) {
 	c := testCodec()
 	d := delivery(push.Message{Title: "Your order", Body: "is on its way", Sound: "default", CollapseKey: "order-17", HasBadge: true,
 		Data: json.RawMessage(`{"k":"\u0413"}`), FCM: json.RawMessage(`{"android":{"notification":{"channel_id":"\u0413"}}}`)})
-	d.Expires = time.Now().Add(time.Hour)
+	d.Expires = push.At(time.Now().Add(time.Hour))
 	r := &exchange.Draft{}
 	if n := testing.AllocsPerRun(200, func() {
 		r.Path, r.Header, r.Body, r.Values, r.Work = r.Path[:0], r.Header[:0], r.Body[:0], r.Values[:0], r.Work[:0]
@@ -317,7 +317,7 @@ func BenchmarkEncode(b *testing.B) {
 		Image: "https://img.example.com/p/48213377.jpg", Data: json.RawMessage(`{"order":"17-48213377","screen":"tracking"}`),
 		Sound: "default", HasBadge: true, Badge: 1, Category: "ORDER", ThreadID: "orders", CollapseKey: "order-17"})
 	d.Device.Token = strings.Repeat("dQw4w9WgXcQ:APA91b-_", 8)
-	d.Expires = now.Add(time.Hour)
+	d.Expires = push.At(now.Add(time.Hour))
 	r := &exchange.Draft{}
 	b.ReportAllocs()
 	for b.Loop() {

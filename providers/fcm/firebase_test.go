@@ -21,7 +21,7 @@ import (
 func TestFirebaseReadsOurBody(t *testing.T) {
 	d := delivery(push.Message{Priority: push.Low, Title: "t", Body: "b", Image: "https://i/1", Sound: "s", HasBadge: true, Badge: 2, CollapseKey: "tag", Data: json.RawMessage(`{"k":"v"}`)})
 	now := time.Now()
-	d.Expires = now.Add(90*time.Minute + 300*time.Millisecond)
+	d.Expires = push.At(now.Add(90*time.Minute + 300*time.Millisecond))
 	r := &exchange.Draft{}
 	if _, ok := encodeBody(r, d, now); !ok {
 		t.Fatal("refused")
@@ -45,7 +45,7 @@ func TestFirebaseReadsOurBody(t *testing.T) {
 	if !strings.EqualFold(m.Android.Priority, "normal") || *m.Android.TTL != ttl || m.Android.CollapseKey != "" {
 		t.Errorf("android %+v, ttl %v", m.Android, *m.Android.TTL)
 	}
-	expiry := strconv.FormatInt(d.Expires.Unix(), 10)
+	expiry := strconv.FormatInt(d.Expires.Time().Unix(), 10)
 	if h := m.APNS.Headers; h["apns-priority"] != "5" || h["apns-collapse-id"] != "tag" || h["apns-expiration"] != expiry {
 		t.Errorf("apns headers %v", h)
 	}

@@ -31,7 +31,7 @@ func FuzzBodies(f *testing.F) {
 		if decode.Message([]byte(`{"id":"n1","app":"shop","user_id":"u1",`+members+`}`), &d.Item.Message) != nil {
 			return
 		}
-		d.Item.Derived, d.Expires = derived, time.Now().Add(time.Hour)
+		d.Item.Derived, d.Expires = derived, push.At(time.Now().Add(time.Hour))
 		r := &exchange.Draft{}
 		if _, ok := testCodec().Encode(d, r); !ok {
 			return

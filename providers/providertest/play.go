@@ -71,7 +71,7 @@ func Deliveries(platform push.Platform, from, to int, token func(i int) string) 
 	for i := from; i < to; i++ {
 		d := delivery(platform, token(i), push.Message{
 			ID: fmt.Sprintf("n%d", i), App: "shop", Priority: push.High, PushType: "alert", Title: "hello", CollapseKey: "k"})
-		d.Expires = time.Now().Add(time.Hour)
+		d.Expires = push.At(time.Now().Add(time.Hour))
 		ds = append(ds, d)
 	}
 	return ds
@@ -81,7 +81,7 @@ func delivery(platform push.Platform, token string, m push.Message) *pipeline.De
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
 		Device:  push.Device{Platform: platform, Token: token, Hash: push.DeviceHash(platform, token)},
-		Expires: m.ExpiresAt, Deadline: time.Now().Add(hang / 2),
+		Expires: push.At(m.ExpiresAt), Deadline: pipeline.UptimeAt(time.Now().Add(hang / 2)),
 	}
 }
 

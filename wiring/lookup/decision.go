@@ -58,7 +58,7 @@ func (a *Asked) Decide(ctx context.Context) (Decision, error) {
 	if err != nil {
 		return Decision{}, &reach.ConfigError{Err: err}
 	}
-	b := &pipeline.Batch{Items: []pipeline.Item{{Message: a.Message, Timestamp: a.now, FirstSeen: a.now, Expires: a.now.Add(a.lane.GreatestAge)}}}
+	b := &pipeline.Batch{Items: []pipeline.Item{{Message: a.Message, Timestamp: push.At(a.now), FirstSeen: push.At(a.now), Expires: push.At(a.now.Add(a.lane.GreatestAge))}}}
 	policy, asks := quiet.New(o), &preview{Limiter: limiter}
 	limited := &stages.Limits{Lane: a.lane.Name, Zone: policy.Zone,
 		Segments: func(names []string, _ string, _ *push.User) []string { return append(names, a.request.Segments...) }}
