@@ -36,7 +36,7 @@ func (*lane) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		if it := &b.Items[i]; it.Verdict == push.Undecided {
 			it.Deliveries = []pipeline.Delivery{{Item: it, Route: push.Route{Platform: push.FCM, App: "shop"},
-				Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
+				Device: pipeline.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
 		}
 	}
 	return nil

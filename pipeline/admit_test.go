@@ -423,7 +423,7 @@ func (oneDevice) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
 		it.Deliveries = []pipeline.Delivery{{Item: it, Route: push.Route{Platform: push.APNS, App: "shop"},
-			Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
+			Device: pipeline.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
 	}
 	return nil
 }

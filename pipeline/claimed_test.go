@@ -50,7 +50,7 @@ func TestWhatAnotherRecordHasIsNotSent(t *testing.T) {
 		{"a dead letter as a whole, and sent once more", row("", 0, push.StateDeadLettered), 1, 1, false},
 	} {
 		it := &Item{Message: push.Message{ID: "n", UserID: "u"}, Hops: tt.hops, Redrive: tt.redrive, Confirmed: UptimeAt(time.Now().Add(-time.Hour))}
-		d := &Delivery{Item: it, Device: push.Device{Hash: device}}
+		d := &Delivery{Item: it, Device: Device{Hash: device}}
 		p := &Pipeline{confirmFor: time.Second, toSettle: newQueue[*Delivery](), opt: Options{Ledger: rowsOfAll{rows: []push.Row{tt.row}}}}
 		open, err := p.confirmed(t.Context(), []*Delivery{d})
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // and carries the item's verdict.
 type Delivery struct {
 	Item    *Item
-	Device  push.Device
+	Device  Device
 	Route   push.Route
 	Expires push.Instant // after this nothing may be sent; goes to the provider as its expiry too
 	// Deadline is when an answer that has not come counts as AMBIGUOUS (or
@@ -40,6 +40,13 @@ type Delivery struct {
 	rowAt     int64        // of its row, in Unix ns; 0 = it has none; its item has that of a whole one
 	inWindow  bool         // holds a place of its route's window
 	abandoned bool         // has no durable end: the partition is leaving or the worker stops
+}
+
+// Device is what a Delivery keeps of the device that it goes to: its route and its item have
+// the rest. Where the user no longer has the device, only the hash is known.
+type Device struct {
+	Token string
+	Hash  string // push.DeviceHash: names it in the status table and logs
 }
 
 // Lapsed reports whether d must not be sent now: its partition leaves, the worker

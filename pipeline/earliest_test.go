@@ -53,7 +53,7 @@ func (c *crowd) batch(expire ...time.Duration) *Batch {
 		case after > 0:
 			it.ExpiresAt = c.clock.Add(after)
 		}
-		it.Deliveries = []Delivery{{Item: it, Route: c.line.Route, Device: push.Device{Hash: it.ID}}}
+		it.Deliveries = []Delivery{{Item: it, Route: c.line.Route, Device: Device{Hash: it.ID}}}
 	}
 	c.tracker.Admit(b)
 	return b

@@ -250,7 +250,8 @@ func (d *Delivery) handover() Handover {
 	h := Handover{To: d.destination(), Item: it, Attempt: it.Attempt, Hops: it.Hops}
 	switch {
 	case h.To == ToFeedback:
-		return Handover{To: ToFeedback, Item: it, Device: d.Device, DeadSince: d.Result.DeadSince.Time(), SentAt: d.sentAt.Time(), Reason: push.Reason(d.Result.Reason)}
+		dead := push.Device{Platform: d.Route.Platform, Environment: d.Route.Environment, App: d.Route.App, Token: d.Device.Token, Hash: d.Device.Hash}
+		return Handover{To: ToFeedback, Item: it, Device: dead, DeadSince: d.Result.DeadSince.Time(), SentAt: d.sentAt.Time(), Reason: push.Reason(d.Result.Reason)}
 	case d.whole():
 		h.Reason, h.Detail, h.Devices = it.Reason, it.Detail, it.Devices
 		if h.To == ToDefer {

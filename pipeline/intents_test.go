@@ -18,7 +18,7 @@ func TestIntentsOfANotificationFollowEachOther(t *testing.T) {
 	for range 3 {
 		l := new(line)
 		for _, it := range items {
-			waiting[l] = append(waiting[l], &Delivery{Item: it, Device: push.Device{Hash: fmt.Sprint("d", len(waiting))}})
+			waiting[l] = append(waiting[l], &Delivery{Item: it, Device: Device{Hash: fmt.Sprint("d", len(waiting))}})
 		}
 	}
 	ended, last := map[string]bool{}, ""

@@ -82,8 +82,8 @@ func ids(ds []*Delivery) (all []string) {
 func TestAHandOverSaysWhy(t *testing.T) {
 	it, due := &Item{}, time.Now()
 	group := []*Delivery{
-		{Item: it, Device: push.Device{Hash: "a"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due.Add(time.Minute))}},
-		{Item: it, Device: push.Device{Hash: "b"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due)}},
+		{Item: it, Device: Device{Hash: "a"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due.Add(time.Minute))}},
+		{Item: it, Device: Device{Hash: "b"}, ending: Ending{State: push.StateRetrying, Reason: "TooManyRequests", NotBefore: push.At(due)}},
 	}
 	hs, of := handovers(group)
 	if len(hs) != 1 || !slices.Equal(of, []int{0, 0}) {
@@ -92,7 +92,7 @@ func TestAHandOverSaysWhy(t *testing.T) {
 	if h := hs[0]; h.Reason != "TooManyRequests" || !slices.Equal(h.Devices, []string{"a", "b"}) || !h.NotBefore.Equal(due.Add(time.Minute)) {
 		t.Errorf("got %+v, want both devices, when the later is due, and why", h)
 	}
-	dead := &Delivery{Item: it, Route: push.Route{Platform: push.FCM}, Device: push.Device{Hash: "c"}, Result: push.Result{Reason: "UNAVAILABLE"},
+	dead := &Delivery{Item: it, Route: push.Route{Platform: push.FCM}, Device: Device{Hash: "c"}, Result: push.Result{Reason: "UNAVAILABLE"},
 		ending: Ending{State: push.StateDeadLettered, Reason: push.RetriesUsed}}
 	if hs, _ = handovers([]*Delivery{dead}); len(hs) != 1 || hs[0].Detail != "UNAVAILABLE" || !slices.Equal(hs[0].Providers, []push.Platform{push.FCM}) {
 		t.Errorf("got %+v for a dead letter, want whose it is and the provider's last word", hs)

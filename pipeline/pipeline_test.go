@@ -304,7 +304,7 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 				r.Platform = push.FCM
 			}
 			it.Deliveries = append(it.Deliveries, pipeline.Delivery{Item: it, Route: r,
-				Device: push.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: push.At(time.Now().Add(time.Hour))})
+				Device: pipeline.Device{Hash: fmt.Sprintf("%s-d%d", it.ID, d)}, Expires: push.At(time.Now().Add(time.Hour))})
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func waitingFor(partition string, n int) []*Delivery {
 	ds := make([]*Delivery, n)
 	for i := range ds {
 		b.Items[i].batch = b
-		ds[i] = &Delivery{Item: &b.Items[i], Device: push.Device{Hash: fmt.Sprint(partition, i)}}
+		ds[i] = &Delivery{Item: &b.Items[i], Device: Device{Hash: fmt.Sprint(partition, i)}}
 	}
 	return ds
 }

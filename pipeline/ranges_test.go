@@ -61,7 +61,7 @@ func TestWhatAnItemCameTo(t *testing.T) {
 		return push.Row{ID: "n", Device: device, State: s, Place: place, Step: step, Platform: push.FCM, Reason: "of before"}
 	}
 	sent := func(device string, s push.State, reason push.Reason) Delivery {
-		return Delivery{Device: push.Device{Hash: device}, Route: push.Route{Platform: push.FCM}, ending: Ending{State: s, Reason: reason}}
+		return Delivery{Device: Device{Hash: device}, Route: push.Route{Platform: push.FCM}, ending: Ending{State: s, Reason: reason}}
 	}
 	claimed := sent("a", 0, "")
 	claimed.Result.Class = push.Claimed

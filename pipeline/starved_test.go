@@ -81,7 +81,7 @@ func (p *partition) Apply(_ context.Context, b *pipeline.Batch) error {
 		if int(it.Offset) >= p.others {
 			r.Platform = push.FCM
 		}
-		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
+		it.Deliveries = []pipeline.Delivery{{Item: it, Route: r, Device: pipeline.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(time.Hour))}}
 	}
 	return nil
 }

@@ -123,7 +123,7 @@ func (s *steady) Apply(_ context.Context, b *pipeline.Batch) error {
 	for i := range b.Items {
 		it := &b.Items[i]
 		it.Deliveries = []pipeline.Delivery{{Item: it, Route: s.routes[int(it.ID[len(it.ID)-1])%len(s.routes)],
-			Device: push.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(24 * time.Hour))}}
+			Device: pipeline.Device{Hash: it.ID}, Expires: push.At(time.Now().Add(24 * time.Hour))}}
 	}
 	return nil
 }

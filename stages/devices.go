@@ -126,7 +126,7 @@ func byHash(it *pipeline.Item) map[string]*push.Device {
 func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string, devices map[string]*push.Device) []pipeline.Delivery {
 	if closed(it, hash) {
 		if v, reason, ok := it.History.Overtaken(hash, it.Step()); ok {
-			ds = append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash}, Verdict: v, Reason: reason})
+			ds = append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash}, Verdict: v, Reason: reason})
 		}
 		return ds
 	}
@@ -140,7 +140,7 @@ func appendByHash(ds []pipeline.Delivery, it *pipeline.Item, hash string, device
 			}
 		}
 	}
-	return append(ds, pipeline.Delivery{Item: it, Device: push.Device{Hash: hash},
+	return append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: hash},
 		Verdict: push.Suppressed, Reason: push.TokenGone})
 }
 
@@ -148,7 +148,7 @@ func appendOpen(ds []pipeline.Delivery, it *pipeline.Item, d *push.Device) []pip
 	if closed(it, d.Hash) {
 		return ds
 	}
-	ds = append(ds, pipeline.Delivery{Item: it, Device: *d, Expires: it.Expires,
+	ds = append(ds, pipeline.Delivery{Item: it, Device: pipeline.Device{Token: d.Token, Hash: d.Hash}, Expires: it.Expires,
 		Route: push.Route{Platform: d.Platform, App: it.App, Environment: d.Environment}})
 	if !it.User.Preferences.Wants(&it.Message, d.Platform.Channel()) {
 		last := &ds[len(ds)-1]

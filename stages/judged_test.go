@@ -115,8 +115,8 @@ func TestNamedDevicesKeepTheirEnvironment(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := push.Route{Platform: row.platform, App: "shop", Environment: row.to}
-		if d := b.Items[0].Deliveries[0]; d.Route != want || d.Device.Environment != row.to {
-			t.Errorf("%s %q: got route %v as %q, want %v", row.platform, row.environment, d.Route, d.Device.Environment, want)
+		if d := b.Items[0].Deliveries[0]; d.Route != want || d.Device.Token != "aa" {
+			t.Errorf("%s %q: got route %v to %q, want %v", row.platform, row.environment, d.Route, d.Device.Token, want)
 		}
 	}
 }

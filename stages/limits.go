@@ -228,7 +228,7 @@ func appendDevices(ds []limits.Device, it *pipeline.Item) []limits.Device {
 // channelOf is the channel of an item: that of its first open delivery, as long as
 // all platforms are of one.
 func channelOf(it *pipeline.Item) string {
-	return it.Deliveries[firstOpen(it)].Device.Platform.Channel()
+	return it.Deliveries[firstOpen(it)].Route.Platform.Channel()
 }
 
 // longestJitter spreads what waits for the same moment, such as the end of a day,

@@ -54,9 +54,9 @@ func toDevices(id string, edit func(*pipeline.Item), hashes ...string) pipeline.
 	it := item(id, edit)
 	it.User = &push.User{}
 	for _, hash := range hashes {
-		it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: push.Device{Platform: push.FCM, Hash: hash}})
+		it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: pipeline.Device{Hash: hash}, Route: push.Route{Platform: push.FCM}})
 	}
-	it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: push.Device{Hash: "gone"}, Verdict: push.Suppressed, Reason: push.TokenGone})
+	it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: pipeline.Device{Hash: "gone"}, Verdict: push.Suppressed, Reason: push.TokenGone})
 	return it
 }
 

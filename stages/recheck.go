@@ -49,7 +49,7 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 		switch verdict, reason, _ := rules.verdict(&users[i], &d.Item.Message, now, d.Expires.Time()); {
 		case verdict != push.Undecided && reason != push.UserQuarantined: // cannot be read now: what was read before counts
 			d.Verdict, d.Reason = verdict, reason
-		case !users[i].Preferences.Wants(&d.Item.Message, d.Device.Platform.Channel()):
+		case !users[i].Preferences.Wants(&d.Item.Message, d.Route.Platform.Channel()):
 			d.Verdict, d.Reason = push.Suppressed, push.OptedOutChannel
 		case superseded[i] && !d.Item.Derived:
 			d.Verdict, d.Reason = push.Suppressed, push.Superseded
@@ -64,7 +64,7 @@ func (s *Recheck) Recheck(ctx context.Context, ds []*pipeline.Delivery) error {
 // names belongs to no user.
 func has(u *push.User, d *pipeline.Delivery) bool {
 	return d.Item.Device.Token != "" || slices.ContainsFunc(u.Devices, func(o push.Device) bool {
-		return o.Hash == d.Device.Hash && o.App == d.Device.App
+		return o.Hash == d.Device.Hash && o.App == d.Item.App
 	})
 }
 

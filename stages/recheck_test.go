@@ -54,7 +54,9 @@ func TestRecheck(t *testing.T) {
 		if tt.old {
 			n.ids = []string{"n"}
 		}
-		twice := []*pipeline.Delivery{{Item: &it, Device: device}, {Item: &it, Device: device}}
+		waits := pipeline.Delivery{Item: &it, Device: pipeline.Device{Token: device.Token, Hash: device.Hash}, Route: push.Route{Platform: device.Platform}}
+		again := waits
+		twice := []*pipeline.Delivery{&waits, &again}
 		s := &stages.Recheck{Users: registry{"u": tt.user}, Newest: n}
 		if err := s.Recheck(t.Context(), twice); err != nil {
 			t.Fatal(err)

@@ -70,7 +70,7 @@ func TestQuietHours(t *testing.T) {
 			if morning := time.Date(2000, 1, 2, 7, 0, 0, 0, time.UTC); (it.Verdict == push.Deferred) != it.NotBefore.Equal(morning) {
 				t.Errorf("%s: got NotBefore %v", tt.why, it.NotBefore)
 			}
-			d := &pipeline.Delivery{Item: it, Device: tt.user.Devices[0], Expires: it.Expires}
+			d := &pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: "h"}, Route: push.Route{Platform: push.FCM}, Expires: it.Expires}
 			if err := (&stages.Recheck{Users: people{user: tt.user}, Newest: &newest{}, Rules: rules.Fixed()}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil {
 				t.Fatal(err)
 			}
@@ -95,7 +95,7 @@ func TestCriticalPassesAChannelOptOut(t *testing.T) {
 		if it.Verdict != want || want == push.Undecided && (len(it.Deliveries) != 1 || it.Deliveries[0].Verdict != push.Undecided) {
 			t.Errorf("%v: got %v %q, %+v", priority, it.Verdict, it.Reason, it.Deliveries)
 		}
-		d := &pipeline.Delivery{Item: it, Device: u.Devices[0]}
+		d := &pipeline.Delivery{Item: it, Device: pipeline.Device{Hash: "h"}, Route: push.Route{Platform: push.FCM}}
 		if err := (&stages.Recheck{Users: people{user: u}, Newest: &newest{}}).Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil || d.Verdict != want {
 			t.Errorf("%v, after its wait: got %v %q, %v", priority, d.Verdict, d.Reason, err)
 		}

@@ -66,7 +66,7 @@ func TestDeviceLimitsAsConfigured(t *testing.T) {
 				it := pipeline.Item{Message: push.Message{ID: id, UserID: "u", Type: "news", Priority: push.Medium}, User: &push.User{}}
 				it.User.Limiter, _ = client.Get(t.Context(), shards.LimiterKey(shards.UserShard("u"), "u")).Bytes() // none is nil
 				for _, token := range tokens {
-					it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: push.Device{Platform: push.APNS, Token: token, Hash: push.DeviceHash(push.APNS, token)}})
+					it.Deliveries = append(it.Deliveries, pipeline.Delivery{Device: pipeline.Device{Token: token, Hash: push.DeviceHash(push.APNS, token)}, Route: push.Route{Platform: push.APNS}})
 				}
 				b := &pipeline.Batch{Items: []pipeline.Item{it}}
 				if err := stage.Apply(t.Context(), b); err != nil {

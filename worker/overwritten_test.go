@@ -125,7 +125,7 @@ func TestRecheckOfAnOverwrittenRecord(t *testing.T) {
 	it := order(nil)
 	s := &stages.Recheck{Users: users.NewReader(client, false), Newest: noneNewer{}}
 	for _, look := range []string{"before", "overwritten"} {
-		d := &pipeline.Delivery{Item: &it, Device: storedPhone}
+		d := &pipeline.Delivery{Item: &it, Device: pipeline.Device{Token: storedPhone.Token, Hash: storedPhone.Hash}, Route: push.Route{Platform: storedPhone.Platform}}
 		if err := s.Recheck(t.Context(), []*pipeline.Delivery{d}); err != nil {
 			t.Fatal(err)
 		}

@@ -79,9 +79,9 @@ func (s *Spec) deliveries() ([]*pipeline.Delivery, error) {
 	var all []*pipeline.Delivery
 	for _, d := range devices(s.Connections * s.Streams) {
 		all = append(all, &pipeline.Delivery{
-			Item: &pipeline.Item{Message: message},
-			Device: push.Device{Platform: push.APNS, Environment: push.Production, Token: d.token,
-				Hash: push.DeviceHash(push.APNS, d.token)},
+			Item:    &pipeline.Item{Message: message},
+			Device:  pipeline.Device{Token: d.token, Hash: push.DeviceHash(push.APNS, d.token)},
+			Route:   push.Route{Platform: push.APNS, Environment: push.Production},
 			Expires: push.At(time.Unix(expiration, 0)),
 		})
 	}

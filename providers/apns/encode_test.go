@@ -26,7 +26,7 @@ func delivery(m push.Message) *pipeline.Delivery {
 	}
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
-		Device:  push.Device{Platform: push.APNS, Token: deviceToken, Hash: "hash0123456789ab"},
+		Device:  pipeline.Device{Token: deviceToken, Hash: "hash0123456789ab"},
 		Expires: push.At(time.Unix(1795000000, 0)),
 	}
 }

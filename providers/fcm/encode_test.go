@@ -38,7 +38,7 @@ func delivery(m push.Message) *pipeline.Delivery {
 	if m.Priority == 0 {
 		m.Priority = push.Medium
 	}
-	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: push.Device{Platform: push.FCM, Token: registration, Hash: "h"}}
+	return &pipeline.Delivery{Item: &pipeline.Item{Message: m}, Device: pipeline.Device{Token: registration, Hash: "h"}}
 }
 
 // The parts of a body for Apple and web push, by default.

@@ -80,7 +80,8 @@ func Deliveries(platform push.Platform, from, to int, token func(i int) string) 
 func delivery(platform push.Platform, token string, m push.Message) *pipeline.Delivery {
 	return &pipeline.Delivery{
 		Item:    &pipeline.Item{Message: m},
-		Device:  push.Device{Platform: platform, Token: token, Hash: push.DeviceHash(platform, token)},
+		Device:  pipeline.Device{Token: token, Hash: push.DeviceHash(platform, token)},
+		Route:   push.Route{Platform: platform},
 		Expires: push.At(m.ExpiresAt), Deadline: pipeline.UptimeAt(time.Now().Add(hang / 2)),
 	}
 }
