@@ -10,25 +10,17 @@ import (
 // Item is a Message on its way: its place in Kafka, its attempt, its verdict and
 // its deliveries. It gets its verdict in place and never leaves its Batch.
 type Item struct {
-	push.Message
-
-	// Where it came from.
-	Partition push.Partition
-	Offset    int64
-	Timestamp push.Instant // of this record
-	FirstSeen push.Instant // of the first record of this notification (pf-first-seen): age runs from here
-	Key       []byte
-	Value     []byte
-	Trace     []RecordHeader // headers that are not ours (traceparent), passed on
-	// Size is the size of key, value and headers as they came, in bytes. For a record
-	// of a batch that is too large to unpack, it is the greatest size of a batch.
-	Size int
-
-	// From the headers of a retry, hold or redrive record.
-	Attempt int      // provider attempts before this one
-	Hops    int      // hand-overs that were not attempts
-	Redrive int      // times redriven from the DLQ
-	Devices []string // hashes of the devices that this record is for; empty = all
+	// What all stages and steps look at comes first: a batch has 10,000 items, and they are
+	// walked for each of them.
+	Verdict push.Verdict
+	// Confirm: read the status store whatever the Bloom filter says.
+	Confirm bool
+	// Reread marks a record below the committed offset, in a lane that commits its
+	// intents before it sends: the record is only examined, never sent.
+	Reread bool
+	// Derived marks a collapse key that was derived from the id: no other
+	// notification has it.
+	Derived bool
 	// Allowed: the limits have allowed it, here or in the record before. What they
 	// allowed once is neither charged again nor refused, however late it is sent.
 	Allowed bool
@@ -36,53 +28,60 @@ type Item struct {
 	Paid bool
 	// HandedAs is the state of the row with which the previous record handed over to
 	// this one: RETRYING or HELD; 0 = not known.
-	HandedAs push.State
+	HandedAs   push.State
+	intended   bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
+	committed  bool   // its offset has been committed: nothing stops the send any more
+	counted    uint16 // where its tracker counts its expiry; 0 = nowhere
+	unended    int32  // deliveries without a durable end; atomic
+	abandoned  uint32 // 1 = a delivery will not end here; atomic
+	begun      uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
+	batch      *Batch
+	User       *push.User
+	Deliveries []Delivery
+
+	push.Message
+
+	// Where it came from.
+	Partition push.Partition
+	Offset    int64
+	seq       uint64       // in its tracker
+	Timestamp push.Instant // of this record
+	FirstSeen push.Instant // of the first record of this notification (pf-first-seen): age runs from here
+	Expires   push.Instant // the earlier of expires_at and first seen + the lane's greatest age
+	Key       []byte
+	Value     []byte
+	// Size is the size of key, value and headers as they came, in bytes. For a record
+	// of a batch that is too large to unpack, it is the greatest size of a batch.
+	Size  int
+	Trace []RecordHeader // headers that are not ours (traceparent), passed on
+
+	// From the headers of a retry, hold or redrive record.
+	Attempt int      // provider attempts before this one
+	Hops    int      // hand-overs that were not attempts
+	Redrive int      // times redriven from the DLQ
+	Devices []string // hashes of the devices that this record is for; empty = all
 	// NotBefore is set if the record is due so much later than its topic's delay
 	// that it must not block those behind it: it is produced again. It keeps the zone of
 	// quiet hours, which pushctl shows.
 	NotBefore time.Time
 
-	// Reread marks a record below the committed offset, in a lane that commits its
-	// intents before it sends: the record is only examined, never sent.
-	Reread bool
-
-	// Derived marks a collapse key that was derived from the id: no other
-	// notification has it.
-	Derived bool
-
-	// Decided on the way.
-	Verdict push.Verdict
-	Reason  push.Reason
-	Detail  string // the field or rule at fault; never message text
-	Confirm bool   // read the status store whatever the Bloom filter says
+	// Read is when User was read; zero = it was not. A send that comes much later
+	// reads it again.
+	Read Uptime
 	// Confirmed is when its rows were read; zero = they were not. A send that comes
 	// much later reads them again.
 	Confirmed Uptime
 	History   *push.History
-	User      *push.User
-	// Read is when User was read; zero = it was not. A send that comes much later
-	// reads it again.
-	Read    Uptime
-	Expires push.Instant // the earlier of expires_at and first seen + the lane's greatest age
+	Reason    push.Reason // of its verdict
+	Detail    string      // the field or rule at fault; never message text
 
+	rowsAt   int64     // of its rows as a whole, in Unix ns; 0 = it has none
+	timeline *Timeline // nil = nobody follows it
 	// Ended are the rows that a former owner of the partition has written for this very
 	// record: they count as if they were written here.
 	Ended []push.Row
 	// Came is what it came to, set when it ends; its tracker takes it.
 	Came []*Kind
-
-	Deliveries []Delivery
-
-	batch     *Batch
-	seq       uint64    // in its tracker
-	rowsAt    int64     // of its rows as a whole, in Unix ns; 0 = it has none
-	timeline  *Timeline // nil = nobody follows it
-	unended   int32     // deliveries without a durable end; atomic
-	abandoned uint32    // 1 = a delivery will not end here; atomic
-	begun     uint32    // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
-	counted   uint16    // where its tracker counts its expiry; 0 = nowhere
-	intended  bool      // its offset is committed before it is sent (at_most_once); written under the tracker's lock
-	committed bool      // its offset has been committed: nothing stops the send any more
 }
 
 // RecordHeader is a Kafka record header.

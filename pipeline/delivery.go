@@ -14,32 +14,34 @@ import (
 // An item that was decided as a whole ends with one delivery that has no device
 // and carries the item's verdict.
 type Delivery struct {
-	Item    *Item
-	Device  Device
-	Route   push.Route
+	Item *Item
+
+	// Verdict ends a delivery before it is sent (its token is gone, no route), or
+	// puts it off (Deferred); Undecided ones are sent. Reason is why.
+	Verdict   push.Verdict
+	kept      bool // its token is called dead, and is not to be removed
+	inLine    bool // in a line that sends first what expires first; guarded by the mu of its turns
+	inWindow  bool // holds a place of its route's window
+	abandoned bool // has no durable end: the partition is leaving or the worker stops
+
+	share   *share       // where it waits for its route; nil = it was decided before sending
+	ticket  gates.Ticket // of its route's gate; set when it is handed to the provider
 	Expires push.Instant // after this nothing may be sent; goes to the provider as its expiry too
 	// Deadline is when an answer that has not come counts as AMBIGUOUS (or
 	// NOT_ACCEPTED when nothing was written).
 	Deadline Uptime
 
-	// Verdict ends a delivery before it is sent (its token is gone, no route), or
-	// puts it off (Deferred); Undecided ones are sent.
-	Verdict push.Verdict
-	Reason  push.Reason
-	Result  push.Result
+	Route  push.Route
+	Device Device
+	Result push.Result
+	ending Ending // what Result means; set by decide, and by deadLetter if its record is too large
+	Reason push.Reason
 
-	share     *share       // where it waits for its route; nil = it was decided before sending
-	rechecked Uptime       // when its user was read after it had waited; zero = as its item's
-	sentAt    push.Instant // when it was handed to the provider last
-	confirmed Uptime       // when its rows were read after it had waited; zero = as its item's
-	ticket    gates.Ticket // of its route's gate; set when it is handed to the provider
-	found     *push.Row    // the row by which it belongs to another record, if that is this one, read by a former owner
-	ending    Ending       // what Result means; set by decide, and by deadLetter if its record is too large
-	kept      bool         // its token is called dead, and is not to be removed
-	inLine    bool         // in a line that sends first what expires first; guarded by the mu of its turns
 	rowAt     int64        // of its row, in Unix ns; 0 = it has none; its item has that of a whole one
-	inWindow  bool         // holds a place of its route's window
-	abandoned bool         // has no durable end: the partition is leaving or the worker stops
+	sentAt    push.Instant // when it was handed to the provider last
+	rechecked Uptime       // when its user was read after it had waited; zero = as its item's
+	confirmed Uptime       // when its rows were read after it had waited; zero = as its item's
+	found     *push.Row    // the row by which it belongs to another record, if that is this one, read by a former owner
 }
 
 // Device is what a Delivery keeps of the device that it goes to: its route and its item have

@@ -77,20 +77,20 @@ type Result struct {
 	Class      Class
 	Scope      Scope
 	Certainty  Certainty
+	Pressure   Pressure      // with Again: what the answer says of how much the provider takes
 	Halt       bool          // with Again: the route's credentials or set-up are at fault
 	Expired    bool          // with Refused: given back unsent because Expires had passed
 	Local      bool          // with Refused: our own code refused it, so it says nothing about the route
-	After      time.Duration // with Again: not sooner than this
 	Pause      bool          // with Again(route): After is for all of the route, because the provider said so
+	Ended      bool          // with Again(connection): that connection ended, and with it all that was on it
+	Conn       uint32        // which of its route's connections it went over, also one that could not be made; 0 = unknown
+	After      time.Duration // with Again: not sooner than this
 	Reason     string        // the provider's own word, or ours; never text from the message
 	ProviderID string        // apns-id, or the FCM message name
-	Pressure   Pressure      // with Again: what the answer says of how much the provider takes
 	Until      Instant       // with Held or Halt: the end of its route's pause, set by the route's gate; zero = not known
-	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
-	Conn       uint32        // which of its route's connections it went over, also one that could not be made; 0 = unknown
-	Ended      bool          // with Again(connection): that connection ended, and with it all that was on it
-	Culprit    *Culprit      // with Again(device) and Halt: what is to be stopped in place of the route; with Delivered: what that has proven at fault
 	DeadSince  Instant       // with Gone: when the provider saw the token dead; zero = it did not say
+	Panic      *PanicError   // the provider's own code panicked: Refused = on this message, before anything was written
+	Culprit    *Culprit      // with Again(device) and Halt: what is to be stopped in place of the route; with Delivered: what that has proven at fault
 }
 
 // Reached reports whether anything of it may have reached the provider. If not, it
