@@ -23,7 +23,8 @@ func newDetails() details {
 }
 
 // latest is the later write where a row was written in both formats, by a fleet
-// whose setting was changed between. A row written in one has no time in the other.
+// whose setting was changed between: by at, in milliseconds, and packed of two that
+// are the same. A row written in one has no time in the other.
 func latest(inColumns, packed *details) *details {
 	if packed.at.there && (!inColumns.at.there || packed.at.value >= inColumns.at.value) {
 		return packed

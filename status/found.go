@@ -50,7 +50,10 @@ func (f *foundSchema) wrong(opts Options) []string {
 	case len(f.columns) == 0:
 		return []string{"table " + tableName + " does not exist"}
 	}
-	missing := f.columnsWrong()
+	missing := slices.Concat(f.columnsWrong(), f.detailsWrong())
+	if f.details == nil {
+		missing = append(missing, "type "+detailsType+" does not exist")
+	}
 	if f.ttl != 0 && f.ttl < opts.TTL {
 		missing = append(missing, fmt.Sprintf("default_time_to_live is %d seconds, want at least %d", int64(f.ttl/time.Second), int64(opts.TTL/time.Second)))
 	}
@@ -68,7 +71,7 @@ func (f *foundSchema) lacks() (names []string) {
 }
 
 // columnsWrong names each column that is missing or of another type or place.
-// Unknown columns, and fields behind those that are known, are ignored.
+// Unknown columns are ignored.
 func (f *foundSchema) columnsWrong() (wrong []string) {
 	for _, name := range columns {
 		switch got := f.columns[name]; got {
@@ -79,15 +82,34 @@ func (f *foundSchema) columnsWrong() (wrong []string) {
 			wrong = append(wrong, "column "+name+" is "+got+", want "+columnTypes[name])
 		}
 	}
-	if got := f.details; got == nil {
-		wrong = append(wrong, "type "+detailsType+" does not exist")
-	} else if len(got) < len(detailsFields) || !slices.Equal(got[:len(detailsFields)], detailsFields) {
-		wrong = append(wrong, "type "+detailsType+" is ("+strings.Join(got, ", ")+"), want ("+strings.Join(detailsFields, ", ")+")")
-	}
 	if !slices.Equal(f.keys, keyColumns) {
 		wrong = append(wrong, "primary key is ("+strings.Join(f.keys, ", ")+"), want ("+strings.Join(keyColumns, ", ")+")")
 	}
 	return wrong
+}
+
+// detailsWrong says how the type of the column details differs. Fields behind those that
+// are known are ignored.
+func (f *foundSchema) detailsWrong() []string {
+	got, want := f.details, detailsFields
+	if got == nil || len(got) >= len(want) && slices.Equal(got[:len(want)], want) {
+		return nil
+	}
+	return []string{"type " + detailsType + " is (" + strings.Join(got, ", ") + "), want (" + strings.Join(want, ", ") + ")"}
+}
+
+// unusable is what cannot be made right by adding to what there is.
+func (f *foundSchema) unusable() []string {
+	wrong := f.detailsWrong()
+	if len(f.columns) == 0 { // it is made
+		return wrong
+	}
+	whole := *f
+	whole.columns = maps.Clone(f.columns)
+	for _, name := range f.lacks() {
+		whole.columns[name] = columnTypes[name]
+	}
+	return append(wrong, whole.columnsWrong()...)
 }
 
 // answer is what a query has found: rows, and what went wrong, if anything.

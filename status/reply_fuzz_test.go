@@ -76,6 +76,7 @@ func FuzzRows(f *testing.F) {
 		f.Add(rows(1, of(10, composite{at.Add(later), int8(push.APNS), "q", "s", int64(6), nil})))
 		f.Add(rows(1, of(10, composite{at.Add(later), nil, nil, nil, nil, nil})))
 	}
+	f.Add(rows(1, of(10, composite{nil, int8(push.APNS), "q", "s", int64(6), nil}))) // without a time, beside columns
 	f.Add([]byte{0, 0})
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		n := startNode(t)

@@ -222,13 +222,15 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 		}
 	}
 	changes := []SchemaChange{keyspace}
+	if wrong := before.unusable(); wrong != nil {
+		return changes, &SchemaError{Place: a.opts.place(), Missing: wrong}
+	}
 	kind := SchemaChange{Object: "type " + a.opts.Keyspace + "." + detailsType, Action: "exists"}
 	if before.details == nil {
 		kind.Action = "created"
 		if err := a.exec(statements[1]); err != nil {
 			return changes, err
 		}
-		before.details = detailsFields
 	}
 	changes = append(changes, kind)
 	table := SchemaChange{Object: "table " + a.opts.Keyspace + "." + tableName, Action: "created"}
@@ -254,20 +256,13 @@ func (a *applying) run(statements []string, ttl time.Duration) ([]SchemaChange, 
 // alter makes the status table that there is what this version writes.
 func (a *applying) alter(table *SchemaChange, before *foundSchema, ttl time.Duration) error {
 	table.Action = "exists"
-	lacks := before.lacks()
-	for _, name := range lacks {
-		before.columns[name] = columnTypes[name]
-	}
-	if wrong := before.columnsWrong(); wrong != nil {
-		return &SchemaError{Place: a.opts.place(), Missing: wrong}
-	}
 	var done []string
 	change := func(what, statement string) error {
 		table.Action, done = "altered", append(done, what)
 		table.Detail = strings.Join(done, "; ")
 		return a.exec("ALTER TABLE " + a.opts.Keyspace + "." + tableName + " " + statement)
 	}
-	for _, name := range lacks {
+	for _, name := range before.lacks() {
 		if err := change("column "+name+" added", "ADD "+name+" "+columnTypes[name]); err != nil {
 			return err
 		}

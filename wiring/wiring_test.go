@@ -186,6 +186,20 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// Rows are packed where that is configured, and not by themselves: earlier releases cannot
+// read them.
+func TestRowsArePackedWhereConfigured(t *testing.T) {
+	for _, packed := range []bool{false, true} {
+		c := configs.Default()
+		if packed {
+			c.Cassandra.PackedRows = true
+		}
+		if o, err := Cassandra(c, nil, slog.New(slog.DiscardHandler)); err != nil || o.PackedRows != packed {
+			t.Errorf("packed rows %v, want %v (%v)", o.PackedRows, packed, err)
+		}
+	}
+}
+
 // Rows linger as configured: two fifths of what may be without acknowledgement, and one at least.
 func TestStatusRowsLinger(t *testing.T) {
 	for _, tt := range []struct{ rows, unacknowledged, want int }{{200, 5000, 2000}, {200, 300, 120}, {1, 1, 1}} {

@@ -185,6 +185,23 @@ func TestLimitsOfDevicesInCassandra(t *testing.T) {
 	if v := f.erase("ada", exitDone, "--yes", "--wait", "1m"); v.Found.DeviceRows != 2 || v.Left.DeviceRows != 0 {
 		t.Errorf("erased: %+v", v)
 	}
+
+	// What a user had on a device is the user's, also when somebody else has it by now.
+	register := func(user string) {
+		t.Helper()
+		if exit, _, stderr := f.run(token+"\n", "devices", "add", "--user", user, "--app", "shop", "--platform", "fcm", "--token-file", "-"); exit != exitDone {
+			t.Fatal(stderr)
+		}
+		f.until([]string{"fcm"}, "devices", "get", user)
+	}
+	register("eve")
+	f.spend("eve", "n4", "news", phone)
+	register("max")
+	f.spend("max", "n5", "news", phone)
+	if v := f.erase("eve", exitDone, "--yes", "--wait", "1m"); v.Found.DeviceRows != 1 || v.Left.DeviceRows != 0 {
+		t.Errorf("erased who had the device before: %+v", v)
+	}
+	says(`"rule":"device-a-day","device":"`+phone+`","used":1`, "limits", "get", "max", "--type", "news")
 }
 
 // spend has the limits allow a notification, as a worker would.

@@ -107,6 +107,7 @@ type erasing struct {
 	client  shards.Client
 	erasure *erase.Erasure
 	owners  []string             // of limiter states and collapse keys: the user, and devices named without one
+	had     []string             // devices that are the user's, or were; and the user, who may be the hash of one
 	devices *limits.DeviceLog    // nil = rules of devices count in Redis
 	topics  *subscriptions.Store // nil = there are none
 	inboxes *erasedInboxes       // nil = none are kept
@@ -210,7 +211,7 @@ func (a *app) newErasing(ctx context.Context, user string) (*erasing, error) {
 		show = newProgress(io.Discard)
 	}
 	history.Progress = show.readingUsers(time.Now())
-	return &erasing{app: a, user: user, client: client, erasure: erasure, owners: []string{user}, show: show,
+	return &erasing{app: a, user: user, client: client, erasure: erasure, owners: []string{user}, had: []string{user}, show: show,
 		answer: eraseAnswer{UserID: user, UserHash: strconv.FormatUint(push.UserHash(user), 16)}}, nil
 }
 
@@ -227,11 +228,7 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, hash := range r.Owned { // also of an earlier erasure, or of an earlier look
-		if !slices.Contains(e.owners, hash) {
-			e.owners = append(e.owners, hash)
-		}
-	}
+	e.owners, e.had = union(e.owners, r.Owned), union(e.had, r.Had) // also of an earlier look
 	one := map[bool]int{true: 1}
 	left := eraseCounts{Devices: r.Devices, Preferences: one[r.Preferences], Profile: one[r.Profile], Limits: one[r.Limits],
 		Others: r.Others, Record: one[r.Record], Tokens: r.Tokens}
@@ -267,6 +264,16 @@ func (e *erasing) look(ctx context.Context) (erase.Remains, error) {
 	return r, err
 }
 
+// union appends those of more that are not in all.
+func union(all, more []string) []string {
+	for _, one := range more {
+		if !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
 // eachDevices calls do with each owner of rows in Cassandra and what it has there.
 func (e *erasing) eachDevices(do func(owner string, devices []string) error) error {
 	if e.devices == nil {
@@ -275,7 +282,7 @@ func (e *erasing) eachDevices(do func(owner string, devices []string) error) err
 	for _, owner := range e.owners {
 		devices := []string{owner} // what names a device and no user is both
 		if owner == e.user {
-			devices = e.owners
+			devices = e.had // also those that are somebody else's now: the rows are of both
 		}
 		if err := do(owner, devices); err != nil {
 			return err

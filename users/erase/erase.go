@@ -85,9 +85,10 @@ type Remains struct {
 	Tokens      int  // entries of the token index that name the user
 	// Hashes are those of the Devices, sorted.
 	Hashes []string
-	// Owned are those, and those of devices that push.users still says were the user's: what is
-	// kept about a device outlives its registration. Without devices that are somebody else's
-	// now. Sorted.
+	// Had are those, and those of devices that push.users still says were the user's: what is
+	// kept about a device outlives its registration. Sorted.
+	Had []string
+	// Owned are those of Had that are not somebody else's now.
 	Owned []string
 	// Number stands for the user in segments, as far as Redis has the profile.
 	Number    uint32
@@ -122,7 +123,8 @@ func (e *Erasure) Look(ctx context.Context) (Remains, error) {
 		}
 	}
 	slices.Sort(r.Hashes)
-	r.Owned = e.owned(r.Hashes)
+	r.Had = e.had(r.Hashes)
+	r.Owned = e.owned(r.Had)
 	return r, nil
 }
 
@@ -145,9 +147,8 @@ func (e *Erasure) read(ctx context.Context) error {
 	return nil
 }
 
-// owned are the hashes of live devices and of those that were the user's, without those that
-// somebody else has registered since.
-func (e *Erasure) owned(live []string) []string {
+// had are the hashes of live devices and of those that were the user's.
+func (e *Erasure) had(live []string) []string {
 	all := slices.Clone(live)
 	for part := range e.latest {
 		if hash := part.Hash(); hash != "" && e.known(part) {
@@ -155,7 +156,12 @@ func (e *Erasure) owned(live []string) []string {
 		}
 	}
 	slices.Sort(all)
-	return slices.DeleteFunc(slices.Compact(all), func(hash string) bool {
+	return slices.Compact(all)
+}
+
+// owned are those that nobody else has registered since.
+func (e *Erasure) owned(had []string) []string {
+	return slices.DeleteFunc(slices.Clone(had), func(hash string) bool {
 		_, others := e.stored.others[hash]
 		return others
 	})

@@ -536,6 +536,10 @@ func TestOwned(t *testing.T) {
 			if !slices.Equal(found.Owned, hashes) {
 				t.Errorf("%s: %q, want %q", why, found.Owned, hashes)
 			}
+			had := []string{userstest.Hash(now), userstest.Hash(former), userstest.Hash(gone), userstest.Hash(taken)}
+			if slices.Sort(had); !slices.Equal(found.Had, had) {
+				t.Errorf("%s: had %q, want %q", why, found.Had, had)
+			}
 		}
 		look("live and former ones", userstest.Hash(now), userstest.Hash(former), userstest.Hash(taken))
 		claim := func(tok int, claims record.Claims) {
