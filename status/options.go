@@ -45,7 +45,7 @@ type Options struct {
 	Concurrency int           // full batches, and confirm queries, in flight at once: 32; up to eight times as many small ones
 
 	// PackedRows writes what a row says besides its key in one column, details,
-	// in place of one for each: a quarter less work for the server. Rows are read in
+	// in place of one for each: less work for the server. Rows are read in
 	// either format, but by releases that know the column.
 	PackedRows bool
 
