@@ -200,8 +200,8 @@ func TestSchemaAndStatusOnCassandra(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &changes); exit != exitDone || err != nil {
 			t.Fatalf("schema apply: exit status %d, %v, %s", exit, err, stderr)
 		}
-		if len(changes) != 19 || slices.ContainsFunc(changes, func(c status.SchemaChange) bool { return c.Action != action }) {
-			t.Errorf("schema apply did %+v, want 19 times %s", changes, action)
+		if len(changes) != 20 || slices.ContainsFunc(changes, func(c status.SchemaChange) bool { return c.Action != action }) {
+			t.Errorf("schema apply did %+v, want 20 times %s", changes, action)
 		}
 	}
 	store, err := status.OpenCassandra(t.Context(), status.Options{Hosts: []string{servers.Cassandra}, Keyspace: keyspace})
