@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"testing"
+	"time"
 
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -25,5 +26,18 @@ func TestHandOversNameTheirState(t *testing.T) {
 	deferred := &Delivery{Item: &Item{Verdict: push.Deferred}, Verdict: push.Deferred, ending: Ending{State: push.StateHeld}}
 	if hs, _ := handovers([]*Delivery{deferred}); len(hs) != 1 || hs[0].To != ToDefer || hs[0].State != push.StateHeld {
 		t.Errorf("deferred item: got %+v, want one HELD record for a deferral topic", hs)
+	}
+}
+
+// What is told of a dead token is all that the registry, or who else reads the topic, knows of it.
+func TestFeedbackNamesTheDevice(t *testing.T) {
+	dead, sent := time.Unix(1_700_000_000, 0), time.Unix(1_795_862_400, 5)
+	device := push.Device{Platform: push.APNS, Environment: "sandbox", App: "shop", Token: "0011", Hash: "a hash"}
+	d := &Delivery{Item: &Item{}, Route: push.Route{Platform: device.Platform, App: device.App, Environment: device.Environment},
+		Device: Device{Token: device.Token, Hash: device.Hash}, sentAt: push.At(sent),
+		Result: push.Result{Class: push.Gone, Reason: "Unregistered", DeadSince: push.At(dead)}}
+	h := d.handover()
+	if h.To != ToFeedback || h.Device != device || !h.DeadSince.Equal(dead) || !h.SentAt.Equal(sent) || h.Reason != "Unregistered" {
+		t.Errorf("got %+v, want feedback about %+v", h, device)
 	}
 }

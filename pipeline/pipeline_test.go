@@ -57,7 +57,7 @@ type world struct {
 	feed     chan struct{}       // tells Next of more batches; nil = there will be none
 	feedback map[string]int
 	sentAt   map[string]time.Time // by device
-	untrue   []string             // what hand-overs tell that is not so
+	untrue   []string             // what hand-overs and deadlines tell that is not so
 	seen     map[string]int
 	accepted map[string]int  // by id/device
 	commits  map[int32]int64 // committed offset
@@ -310,6 +310,8 @@ func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
 	return nil
 }
 
+const sendDeadline = time.Second
+
 // provider answers each delivery after a random time with a random result.
 type provider struct {
 	w   *world
@@ -323,6 +325,9 @@ func (p *provider) Submit(_ context.Context, ds []*pipeline.Delivery, done func(
 			p.w.early = append(p.w.early, it.ID+" was sent before its offset was committed")
 		}
 		p.w.sentAt[d.Device.Hash] = time.Now()
+		if left := time.Until(d.Deadline.Time()); left != sendDeadline {
+			p.w.untrue = append(p.w.untrue, fmt.Sprintf("%s: sent with %v left for its answer, want %v", d.Item.ID, left, sendDeadline))
+		}
 		wait := time.Duration(p.w.random.IntN(200)) * time.Millisecond
 		pick := p.w.random.IntN(11)
 		p.w.mu.Unlock()
@@ -372,7 +377,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
-		SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
+		SendDeadline: sendDeadline, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
 		Once: w.once, Gates: w.gates, Limit: w.limit, Ends: toldSenders{}, Metrics: pipeline.NewMetrics(w.registry), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -442,7 +447,7 @@ func (w *world) check(t *testing.T) {
 		}
 	}
 	if len(w.untrue) > 0 {
-		t.Errorf("wrong hand-overs: %v", w.untrue)
+		t.Errorf("wrong hand-overs or deadlines: %v", w.untrue)
 	}
 	if w.rewinds > 0 || len(w.early) > 0 {
 		t.Errorf("%d rewinds, committed without outcome: %v", w.rewinds, w.early)

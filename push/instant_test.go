@@ -29,6 +29,7 @@ func TestInstantsKeepTheirOrder(t *testing.T) {
 	times := []time.Time{
 		time.Unix(math.MinInt64/2, 0), time.Time{}.Add(1), time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1677, 1, 1, 0, 0, 0, 0, time.UTC),
 		time.Date(1678, 1, 1, 0, 0, 0, 0, time.UTC), time.Unix(0, -1), time.Unix(0, 0), time.Unix(0, 1), time.Now(), time.Date(2262, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Unix(math.MaxInt64/int64(time.Second), 900_000_000), // of a second that fits in part
 		time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), time.Unix(math.MaxInt64/2, 0),
 	}
 	fits := func(at time.Time) bool { return at.Year() >= 1678 && at.Year() <= 2262 }
