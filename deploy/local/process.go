@@ -15,17 +15,23 @@ import (
 // Process is one run of a program as a child that dies with this process. Its
 // methods may be called by several goroutines at once.
 type Process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed by the goroutine that waits for the child, after err is set
-	err  error
+	cmd   *exec.Cmd
+	slack time.Duration // of its timers; 0 = as this process's
+	done  chan struct{} // closed by the goroutine that waits for the child, after err is set
+	err   error
 }
 
 // StartProcess starts cmd in a process group of its own. It takes cmd over:
 // the caller must not use it any more. The child is killed when this process
 // ends, however that happens.
-func StartProcess(cmd *exec.Cmd) (*Process, error) {
+func StartProcess(cmd *exec.Cmd) (*Process, error) { return startProcess(cmd, 0) }
+
+// startProcess is StartProcess, and lets the timers of the child be late by slack, so
+// that the kernel wakes it less often; 0 = as those of this process. Where the kernel
+// cannot do that, they are as they are.
+func startProcess(cmd *exec.Cmd, slack time.Duration) (*Process, error) {
 	cmd.SysProcAttr = childAttributes()
-	p := &Process{cmd: cmd, done: make(chan struct{})}
+	p := &Process{cmd: cmd, slack: slack, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go p.run(started)
 	if err := <-started; err != nil {
@@ -41,7 +47,7 @@ func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(p.done)
-	err := p.cmd.Start()
+	err := withTimerSlack(p.slack, p.cmd.Start)
 	started <- err
 	if err != nil {
 		return

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+	"time"
 )
 
 // childAttributes puts a child into a process group of its own. Only Linux can
@@ -13,6 +14,9 @@ import (
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
+
+// withTimerSlack calls start. Only Linux lets timers be late.
+func withTimerSlack(_ time.Duration, start func() error) error { return start() }
 
 // limitFiles needs prlimit, which only Linux has.
 func limitFiles(int, uint64) error {

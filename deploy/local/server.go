@@ -39,6 +39,8 @@ type program struct {
 	// command makes the command line; the working directory and the log are
 	// filled in by start.
 	command func() *exec.Cmd
+	// slack is how late its timers may be; 0 = the kernel's default.
+	slack time.Duration
 	// ready does one real request. An error means: not yet.
 	ready func(ctx context.Context) error
 	// wipe empties a running server; nil where there is no such thing.
@@ -174,7 +176,7 @@ func (s *Server) start(ctx context.Context) error {
 	cmd := s.command()
 	cmd.Dir = s.dir
 	cmd.Stdout, cmd.Stderr = log, log
-	process, err := StartProcess(cmd)
+	process, err := startProcess(cmd, s.slack)
 	if err != nil {
 		return err
 	}

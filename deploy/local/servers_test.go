@@ -80,6 +80,9 @@ func TestRedisKeepsItsPlace(t *testing.T) {
 	if got := ask("BF.ADD", "filter", "an id"); got != "1" {
 		t.Errorf("BF.ADD answered %q, want 1: the Bloom module is not there", got)
 	}
+	if stats := ask("MEMORY", "MALLOC-STATS"); strings.Contains(stats, "jemalloc") && !strings.Contains(stats, `opt.thp: "always"`) {
+		t.Error("its memory is not asked for in huge pages")
+	}
 	ask("SET", "key", "value")
 
 	first := s.PID()
