@@ -69,8 +69,9 @@ func StartRedis(ctx context.Context, o RedisOptions) (*Server, error) {
 
 // hugePages has jemalloc ask the kernel for pages of 2 MiB (opt.thp in its manual): a Redis
 // of many keys spends a good part of its time on finding out where pages of 4 KiB are. While
-// a fork writes a snapshot, what changes is copied in such large pieces; here none does. The
-// first name is of the system's jemalloc, the second of the one that Redis brings.
+// a fork writes (for a new replica, or an append-only file anew), what changes is copied in
+// such large pieces; most here never fork. The first name is of the system's jemalloc, the
+// second of the one that Redis brings. Whoever starts us with one of them set has it so.
 func hugePages() []string { return []string{"MALLOC_CONF=thp:always", "JE_MALLOC_CONF=thp:always"} }
 
 // redisFiles is the configuration of one Redis; ports are those of clients and

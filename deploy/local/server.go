@@ -39,7 +39,7 @@ type program struct {
 	// command makes the command line; the working directory and the log are
 	// filled in by start.
 	command func() *exec.Cmd
-	// slack is how late its timers may be; 0 = the kernel's default.
+	// slack is how late its timers may be; 0 = as late as this process's.
 	slack time.Duration
 	// ready does one real request. An error means: not yet.
 	ready func(ctx context.Context) error

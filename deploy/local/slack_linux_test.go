@@ -1,7 +1,10 @@
 package local
 
 import (
+	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -39,16 +42,27 @@ func TestTimerSlackIsTheChilds(t *testing.T) {
 	}
 }
 
-// A process that is started with a slack has it.
-func TestProcessWithTimerSlack(t *testing.T) {
-	child := exec.Command("cat", "/proc/self/timerslack_ns")
-	var out strings.Builder
-	child.Stdout = &out
-	p, err := startProcess(child, 3*time.Millisecond)
+// A server has the slack of its program, also when it was started again.
+func TestServerWithTimerSlack(t *testing.T) {
+	dir := t.TempDir()
+	told := filepath.Join(dir, "told")
+	s, err := launch(t.Context(), "shell", dir, 1, func(dir string, ports []int) (*Server, error) {
+		s, err := shell("cat /proc/self/timerslack_ns >new; mv new told; exec sleep 600", func(context.Context) error {
+			_, err := os.Stat(told)
+			return err
+		})(dir, ports)
+		s.slack = 3 * time.Millisecond
+		return s, err
+	})
 	noError(t, err)
-	<-p.Done()
-	noError(t, p.Err())
-	if got := strings.TrimSpace(out.String()); got != "3000000" {
-		t.Errorf("timers of the process may be late by %s ns, want 3000000", got)
+	closed(t, s)
+	for range 2 {
+		got, err := os.ReadFile(told)
+		noError(t, err)
+		if strings.TrimSpace(string(got)) != "3000000" {
+			t.Errorf("timers of the server may be late by %s ns, want 3000000", got)
+		}
+		noError(t, os.Remove(told))
+		noError(t, s.Restart(t.Context()))
 	}
 }
