@@ -155,11 +155,18 @@ func (g *Records) remember(rec Record) {
 
 // value is about 480 bytes, as a real one; bench/worker says so of its scenario.
 func (g *Records) value(rec Record, expires time.Time) []byte {
-	b := g.buf[:0]
-	b = fmt.Appendf(b, `{"id":%q,"app":%q,"user_id":"u%d","type":%q,"priority":"high","sender_id":"orders",`, rec.ID, g.crowd.AppOf(rec.User), rec.User, types[rec.User%len(types)])
-	b = fmt.Appendf(b, `"title":"Order %d is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00, or at your neighbours'.",`, g.n)
-	b = fmt.Appendf(b, `"data":{"order":"%d","screen":"orders/detail","campaign":"none"},"sound":"default","badge":%d,"thread_id":"orders",`, g.n, 1+g.n%9)
-	b = fmt.Appendf(b, `"collapse_key":"order-%d","expires_at":%q}`, g.n, expires.UTC().Format(time.RFC3339))
+	number := func(b []byte, before string, n int) []byte { return strconv.AppendInt(append(b, before...), int64(n), 10) }
+	b := strconv.AppendQuote(append(g.buf[:0], `{"id":`...), rec.ID)
+	b = strconv.AppendQuote(append(b, `,"app":`...), g.crowd.AppOf(rec.User))
+	b = number(b, `,"user_id":"u`, rec.User)
+	b = strconv.AppendQuote(append(b, `","type":`...), types[rec.User%len(types)])
+	b = number(b, `,"priority":"high","sender_id":"orders","title":"Order `, g.n)
+	b = append(b, ` is on its way","body":"It left the warehouse in Rotterdam this morning and will be with you between 14:00 and 16:00, or at your neighbours'.",`...)
+	b = number(b, `"data":{"order":"`, g.n)
+	b = number(b, `","screen":"orders/detail","campaign":"none"},"sound":"default","badge":`, 1+g.n%9)
+	b = number(b, `,"thread_id":"orders","collapse_key":"order-`, g.n)
+	b = expires.UTC().AppendFormat(append(b, `","expires_at":"`...), time.RFC3339)
+	b = append(b, `"}`...)
 	g.buf = b
 	return append([]byte(nil), b...)
 }

@@ -270,7 +270,7 @@ func (d *demo) await(ctx context.Context, show *progress, producer, worked <-cha
 	}
 	defer admin.Close()
 	l := d.world.config.Lanes[demoLane]
-	ticker := time.NewTicker(100 * time.Millisecond)
+	ticker := time.NewTicker(25 * time.Millisecond)
 	defer ticker.Stop()
 	done := false
 	for {
