@@ -12,7 +12,9 @@ import (
 )
 
 // Add remembers ids in the current window, in one pipelined round trip of up
-// to 64 commands and within the AddTimeout.
+// to 64 commands and within the AddTimeout. Ids that were minted in the next window, by
+// a clock that is ahead, are added to that one as well, in another round trip: by the time
+// a copy is believed to be new, this window is not asked about them.
 //
 // It returns nil when each id is in its filter, or that filter is marked in
 // Redis as one that is full: then every worker, also one that takes over
@@ -34,10 +36,32 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.AddTimeout)
 	defer cancel()
+	n := f.number(f.now())
+	if err := f.addTo(ctx, f.window(n), ids); err != nil {
+		return err
+	}
+	next := f.window(n + 1)
+	if early := next.mintedOf(ids); len(early) > 0 {
+		return f.addTo(ctx, next, early)
+	}
+	return nil
+}
+
+// mintedOf returns those of ids that were minted in this window.
+func (w *window) mintedOf(ids []string) (of []string) {
+	for _, id := range ids {
+		if w.minted(id) {
+			of = append(of, id)
+		}
+	}
+	return of
+}
+
+// addTo adds ids to the filters of a window.
+func (f *Filter) addTo(ctx context.Context, w *window, ids []string) error {
 	s := f.scratch()
 	defer f.done(s)
 	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
-	w := f.window(f.number(f.now()))
 	f.inserts(ctx, s, w, ids)
 	all := make([]*ask, len(s.asks))
 	for i := range s.asks {
@@ -72,10 +96,8 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 // inserts makes the commands, one per shard. A filter known to be full is not
 // asked again; its mark is put again instead, in case Redis was wiped since.
 func (f *Filter) inserts(ctx context.Context, s *scratch, w *window, ids []string) {
-	s.asks, s.args = s.asks[:0], s.args[:0]
-	if need := len(ids) + 5*shards.Filters; cap(s.args) < need {
-		s.args = make([]any, 0, need) // all room first: the commands point into it
-	}
+	s.asks = s.asks[:0]
+	s.room(len(ids) + 5*shards.Filters)
 	for k, of := range s.groups.All() {
 		start := len(s.args)
 		a := ask{w: w, k: k}

@@ -1,7 +1,9 @@
 // Package dedupe remembers, for a horizon of 6 to 12 hours, which notification
 // ids are finished: Bloom filters in Redis, in windows of 6 h of which the
 // current and the previous one are asked; in the last 20 minutes of a window the
-// next one too, which has begun for workers whose clocks are ahead.
+// next one too, which has begun for workers whose clocks are ahead. An id that
+// tells that it was minted in the current window can be in no earlier one, and is not
+// asked about there.
 //
 // The answers are hints. "No" is certain and saves a read of the status store;
 // "maybe" costs one. Whatever happens to a filter (full, wiped) must therefore

@@ -16,8 +16,9 @@ import (
 // Filter is the windows of one installation. It is safe for concurrent use.
 type Filter struct {
 	Options
-	client redis.UniversalClient
-	now    func() time.Time // the worker's clock
+	client  redis.UniversalClient
+	cluster bool             // each command has keys of one shard only
+	now     func() time.Time // the worker's clock
 
 	mu      sync.Mutex
 	windows map[int64]*window
@@ -52,6 +53,7 @@ func New(client redis.UniversalClient, o Options) (*Filter, error) {
 		return nil, err
 	}
 	f := &Filter{Options: o, client: client, now: time.Now, windows: map[int64]*window{}}
+	_, f.cluster = client.(*redis.ClusterClient)
 	f.scratches.New = func() any { return &scratch{} }
 	return f, nil
 }
@@ -87,7 +89,9 @@ func (f *Filter) window(number int64) *window {
 // scratch is the working memory of one call.
 type scratch struct {
 	groups shards.Groups
-	asks   []ask
+	asks   []ask // those of a shard one after the other
+	marks  []marks
+	full   [shards.Filters]bool // a window that is asked is marked as full
 	args   []any
 	births []string
 }
@@ -99,9 +103,14 @@ type ask struct {
 	ids    []int32 // indexes
 	birth  int64
 	cmd    *redis.Cmd
-	marks  *redis.Cmd // for a question: how many marks of full filters there are
-	failed error      // for an add
-	early  bool       // for a question: the window has not begun by our clock
+	failed error // for an add
+	early  bool  // for a question: the window has not begun by our clock
+}
+
+// marks is one command about the marks of the filters that asks[from:to] ask.
+type marks struct {
+	from, to int
+	cmd      *redis.Cmd
 }
 
 func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
@@ -114,8 +123,9 @@ func (f *Filter) done(s *scratch) {
 
 // Check sets maybe[i] when ids[i] may have been added in the current or the
 // previous window, and clears it when it certainly was not. Both slices have
-// the same length. It is one pipelined round trip of up to 192 commands, 256 in
-// the last 20 minutes of a window.
+// the same length. It is one pipelined round trip of up to 64 commands where all
+// ids were minted in the current window, 128 where none was, and 64 more in the last
+// 20 minutes of a window; and one more about the marks, in a cluster 64.
 //
 // An error means that Redis could not be asked; then maybe says nothing.
 func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
@@ -129,93 +139,150 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 	s := f.scratch()
 	defer f.done(s)
 	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
-	now := f.now()
-	n := f.number(now)
-	windows := [3]*window{f.window(n), f.window(n - 1)}
-	asked := windows[:2]
-	// Workers whose clocks are ahead add to the next window.
-	if next := f.window(n + 1); !now.Before(next.start.Add(-apart)) {
-		asked = append(asked, next)
-	}
-	f.questions(ctx, s, ids, maybe, asked)
+	f.questions(ctx, s, ids, maybe)
 	if len(s.asks) == 0 {
 		return nil
 	}
+	f.askMarks(ctx, s)
 	pipe := f.client.Pipeline()
+	for i := range s.marks {
+		if err := pipe.Process(ctx, s.marks[i].cmd); err != nil {
+			return fmt.Errorf("asking the Bloom filters: %w", err)
+		}
+	}
 	for i := range s.asks {
-		for _, cmd := range []*redis.Cmd{s.asks[i].marks, s.asks[i].cmd} {
-			if cmd == nil {
-				continue
-			}
-			if err := pipe.Process(ctx, cmd); err != nil {
-				return fmt.Errorf("asking the Bloom filters: %w", err)
-			}
+		if err := pipe.Process(ctx, s.asks[i].cmd); err != nil {
+			return fmt.Errorf("asking the Bloom filters: %w", err)
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
 		return fmt.Errorf("asking the Bloom filters: %w", err)
 	}
+	return s.read(ids, maybe)
+}
+
+// questions makes the commands, and answers for the shards that need not be
+// asked because a filter is known to be full.
+//
+// Of each shard it asks the current window, the next one when that has begun for
+// workers whose clocks are ahead, and the previous one about the ids that may be in it:
+// not those that were minted since the current one began. Where one of them was added
+// before all the same, because its producer's clock is ahead, Add has put it in both.
+func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool) {
+	now := f.now()
+	n := f.number(now)
+	current, previous, next := f.window(n), f.window(n-1), (*window)(nil)
+	if w := f.window(n + 1); !now.Before(w.start.Add(-apart)) {
+		next = w
+	}
+	s.asks, s.births, s.full = s.asks[:0], s.births[:0], [shards.Filters]bool{}
+	s.room(3*(len(ids)+5*shards.Filters) + shards.Filters)
+	for k, of := range s.groups.All() {
+		older := partition(of, func(i int32) bool { return !current.minted(ids[i]) })
+		from := len(s.asks)
+		for _, q := range [...]ask{{w: current, ids: of}, {w: previous, ids: of[:older]}, {w: next, ids: of, early: true}} {
+			if q.w != nil && len(q.ids) > 0 {
+				q.k = k
+				s.asks = append(s.asks, q)
+			}
+		}
+		if slices.ContainsFunc(s.asks[from:], func(a ask) bool { return a.w.full[k].Load() }) {
+			s.asks = s.asks[:from]
+			for _, i := range of {
+				maybe[i] = true
+			}
+		}
+	}
 	for i := range s.asks {
-		if err := s.asks[i].read(ids, maybe); err != nil {
+		a := &s.asks[i]
+		a.birth = a.w.born[a.k].Load()
+		s.births = append(s.births, birthItem(a.birth))
+		start := len(s.args)
+		s.args = append(s.args, "BF.MEXISTS", &a.w.keys[a.k], &sentinel, &s.births[len(s.births)-1])
+		for _, i := range a.ids {
+			s.args = append(s.args, &ids[i])
+		}
+		a.cmd = redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)
+	}
+}
+
+// room empties args and makes room for so many, in one step: growing step by step
+// takes several times the memory.
+func (s *scratch) room(args int) {
+	if s.args = s.args[:0]; cap(s.args) < args {
+		s.args = make([]any, 0, args)
+	}
+}
+
+// partition moves the indexes of which first is true to the front, and returns how many
+// they are.
+func partition(of []int32, first func(int32) bool) int {
+	n := 0
+	for j, i := range of {
+		if first(i) {
+			of[n], of[j] = i, of[n]
+			n++
+		}
+	}
+	return n
+}
+
+// askMarks makes the commands about the marks of the filters that are asked: one, or in
+// a cluster one for each shard.
+func (f *Filter) askMarks(ctx context.Context, s *scratch) {
+	s.marks = s.marks[:0]
+	for from, to := 0, 0; from < len(s.asks); from = to {
+		start := len(s.args)
+		s.args = append(s.args, "MGET")
+		for to = from; to < len(s.asks) && (!f.cluster || s.asks[to].k == s.asks[from].k); to++ {
+			s.args = append(s.args, &s.asks[to].w.fulls[s.asks[to].k])
+		}
+		s.marks = append(s.marks, marks{from, to, redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)})
+	}
+}
+
+// read takes the answers of all filters.
+func (s *scratch) read(ids []string, maybe []bool) error {
+	for _, m := range s.marks {
+		if err := s.readMarks(m); err != nil {
+			return fmt.Errorf("reading whether the Bloom filter %s is full: %w", s.asks[m.from].w.keys[s.asks[m.from].k], err)
+		}
+	}
+	for i := range s.asks {
+		a := &s.asks[i]
+		if err := a.read(ids, maybe, s.full[a.k]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// questions makes the commands, and answers for the shards that need not be
-// asked because a filter is known to be full. A full filter is full for every
-// window asked, so its mark is asked for once a shard. The windows are the
-// current one, the previous one, and the next one when it has begun for others.
-func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool, windows []*window) {
-	// All room first: the commands point into these slices.
-	s.asks, s.args, s.births = s.asks[:0], s.args[:0], s.births[:0]
-	if need := len(windows)*(len(ids)+5*shards.Filters) + shards.Filters; cap(s.args) < need {
-		s.args = make([]any, 0, need)
+// readMarks notes which shards have a filter that is marked. One is enough, whatever its
+// window: what it refused may be in no other.
+func (s *scratch) readMarks(m marks) error {
+	reply, err := m.cmd.Slice()
+	if err != nil {
+		return err
 	}
-	if cap(s.births) < len(windows)*shards.Filters {
-		s.births = make([]string, 0, len(windows)*shards.Filters)
+	if len(reply) != m.to-m.from {
+		return fmt.Errorf("%d answers to %d queries", len(reply), m.to-m.from)
 	}
-	for k, of := range s.groups.All() {
-		if slices.ContainsFunc(windows, func(w *window) bool { return w.full[k].Load() }) {
-			for _, i := range of {
-				maybe[i] = true
-			}
-			continue
-		}
-		start := len(s.args)
-		s.args = append(s.args, "EXISTS")
-		for _, w := range windows {
-			s.args = append(s.args, &w.fulls[k])
-		}
-		marks := redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)
-		for _, w := range windows {
-			birth := w.born[k].Load()
-			s.births = append(s.births, birthItem(birth))
-			start := len(s.args)
-			s.args = append(s.args, "BF.MEXISTS", &w.keys[k], &sentinel, &s.births[len(s.births)-1])
-			for _, i := range of {
-				s.args = append(s.args, &ids[i])
-			}
-			s.asks = append(s.asks, ask{w: w, k: k, ids: of, birth: birth, marks: marks, early: w.number > windows[0].number,
-				cmd: redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)})
-			marks = nil
+	for i, mark := range reply {
+		if mark != nil {
+			s.full[s.asks[m.from+i].k] = true
 		}
 	}
+	return nil
 }
 
-// read takes the answer of one filter.
-func (a *ask) read(ids []string, maybe []bool) error {
+// read takes the answer of one filter; full says that one of its shard's is marked.
+func (a *ask) read(ids []string, maybe []bool, full bool) error {
 	reply, err := a.cmd.Slice()
 	if err != nil {
 		return fmt.Errorf("querying the Bloom filter %s: %w", a.w.keys[a.k], err)
 	}
 	if len(reply) != len(a.ids)+2 {
 		return fmt.Errorf("querying the Bloom filter %s: %d answers to %d queries", a.w.keys[a.k], len(reply), len(a.ids)+2)
-	}
-	full, err := a.full()
-	if err != nil {
-		return err
 	}
 	// Without the sentinel a "no" is worth nothing, except for ids that are
 	// younger than the filter. For a window that has not begun only a "yes"
@@ -242,19 +309,6 @@ func (a *ask) read(ids []string, maybe []bool) error {
 		}
 	}
 	return nil
-}
-
-// full reports whether the filter of one of the windows is marked. The question
-// for the first window carries the answer for all.
-func (a *ask) full() (bool, error) {
-	if a.marks == nil {
-		return false, nil
-	}
-	n, err := a.marks.Int()
-	if err != nil {
-		return false, fmt.Errorf("reading whether the Bloom filter %s is full: %w", a.w.keys[a.k], err)
-	}
-	return n > 0, nil
 }
 
 // yes reads one answer of BF.MEXISTS. Whatever is not a clear no is a yes.

@@ -24,8 +24,9 @@ func (f *Filter) Prepare(ctx context.Context) error {
 	for _, w := range []*window{previous, current} {
 		errs = append(errs, f.mend(ctx, w, now))
 	}
-	// Nothing is added to a window before it starts, so a filter that exists by
-	// then is whole. Clocks differ, so the last minutes do not count.
+	// Nothing is added to a window before it starts but ids of producers whose clocks are
+	// ahead, so a filter that exists by then is whole. Clocks differ, so the last minutes
+	// do not count.
 	if now.Before(next.start.Add(-apart)) {
 		errs = append(errs, f.insert(ctx, next, allShards(), sentinel))
 	}

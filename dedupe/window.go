@@ -35,3 +35,12 @@ func newWindow(number int64, length time.Duration) *window {
 	}
 	return w
 }
+
+// minted reports whether an id is a UUIDv7 that was minted in this window, and not in its
+// first minutes. Whoever added such an id before the window began has added it here as
+// well; the first minutes are for the workers of before, which did not, and whose clocks,
+// or those of producers, differed.
+func (w *window) minted(id string) bool {
+	at, ok := mintedAt(id)
+	return ok && at >= w.start.Add(youngBy).UnixMilli() && at < w.end.UnixMilli()
+}

@@ -1,0 +1,133 @@
+package dedupe
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/shards"
+)
+
+// Which windows are asked goes by what an id tells of its minting. Check costs a command
+// for each shard and window, and one for all marks.
+func TestOnlyWindowsThatMayKnowAnIDAreAsked(t *testing.T) {
+	for _, row := range []struct {
+		why    string
+		at     time.Duration // since the window began
+		minted time.Duration // the same; 0 = the ids tell no time
+		want   int64         // windows
+	}{
+		{"it was minted in the current window", time.Hour, time.Hour - time.Second, 1},
+		{"the last millisecond of the window", 3 * time.Hour, 6*time.Hour - time.Millisecond, 1},
+		{"later than the window: its time says nothing", time.Hour, 6 * time.Hour, 2},
+		{"after the window's first minutes", time.Hour, youngBy, 1},
+		{"in them, where clocks that differ count", time.Hour, youngBy - time.Millisecond, 2},
+		{"in the previous window", time.Hour, -time.Second, 2},
+		{"nobody knows when", time.Hour, 0, 2},
+		{"now, and the next window has begun for others", 6*time.Hour - apart, 5 * time.Hour, 2},
+		{"nobody knows when, and the next window has begun for others", 6*time.Hour - apart, 0, 3},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				must(t, f.DeclareNew(t.Context()))
+				began := f.window(f.number(time.Now())).start
+				time.Sleep(time.Until(began.Add(row.at)))
+				ids := names(1000, "id")
+				if row.minted != 0 {
+					ids = uuids(began.Add(row.minted), 1000, "id")
+				}
+				touched := map[int]bool{}
+				for _, id := range ids {
+					touched[shards.FilterShard(id)] = true
+				}
+				var questions, marks atomic.Int64
+				f.client.AddHook(counting{refusing{"BF.MEXISTS"}, &questions})
+				f.client.AddHook(counting{refusing{"MGET"}, &marks})
+				if n := check(t, f, ids...); n > 20 {
+					t.Errorf("%d of %d new ids are maybe", n, len(ids))
+				}
+				if q, m := questions.Load(), marks.Load(); q != row.want*int64(len(touched)) || m != 1 {
+					t.Errorf("%d filters of %d shards were asked, want those of %d windows; %d commands about marks, want 1", q, len(touched), row.want, m)
+				}
+			})
+		})
+	}
+}
+
+// A producer's clock is hours ahead: an id is added long before the window begins in which
+// it was minted. By the time a copy is believed to be new, only that one is asked.
+func TestIDsMintedAheadAreRememberedWhereTheyAreAsked(t *testing.T) {
+	for _, row := range []struct {
+		why  string
+		wipe bool // the filters, before the add: it makes them
+		add  time.Duration
+	}{
+		{"hours before the window", false, time.Hour},
+		{"hours before, and no filter is there", true, time.Hour},
+		{"minutes before the window", false, 6*time.Hour - time.Minute},
+		{"minutes before, and no filter is there", true, 6*time.Hour - time.Minute},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				must(t, f.DeclareNew(t.Context()))
+				next := f.window(f.number(time.Now()) + 1)
+				time.Sleep(time.Until(next.start.Add(row.add - f.Window)))
+				if row.wipe {
+					r.Wipe()
+				}
+				ids := uuids(next.start.Add(time.Hour), 500, "ahead")
+				add(t, f, ids...)
+				must(t, f.Prepare(t.Context()))
+				time.Sleep(time.Until(next.start.Add(time.Hour)))
+				must(t, f.Prepare(t.Context()))
+				for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
+					if n := check(t, f, ids...); n != len(ids) {
+						t.Errorf("to %s %d of %d finished ids are maybe, want all", who, n, len(ids))
+					}
+				}
+			})
+		})
+	}
+}
+
+// What the next window refuses is an error of the add, as anything else is: a commit would
+// come too early.
+func TestAnAddToTheNextWindowMayFail(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		next := f.window(f.number(time.Now()) + 1)
+		ids := uuids(next.start.Add(time.Hour), 1, "ahead")
+		k := shards.FilterShard(ids[0])
+		must(t, f.client.Del(t.Context(), next.keys[k]).Err())
+		must(t, f.client.Set(t.Context(), next.keys[k], "no filter", 0).Err())
+		if err := f.Add(t.Context(), ids); err == nil {
+			t.Error("no error, although the window that will be asked does not have the id")
+		}
+	})
+}
+
+// One window of a shard is marked as full, and only some of its ids are asked there: the
+// others are maybe, too, as what it refused may be in no other filter.
+func TestAMarkIsItsShards(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		n := f.number(time.Now())
+		ids := append(uuids(time.Now(), 600, "new"), names(600, "old")...)
+		must(t, f.client.Set(t.Context(), f.window(n - 1).fulls[7], "1", 0).Err())
+		maybe := make([]bool, len(ids))
+		must(t, f.Check(t.Context(), ids, maybe))
+		others := 0
+		for i, id := range ids {
+			switch k := shards.FilterShard(id); {
+			case k == 7 && !maybe[i]:
+				t.Errorf("%s is of the marked shard and believed to be new", id)
+			case k != 7 && maybe[i]:
+				others++
+			}
+		}
+		if others > 20 {
+			t.Errorf("%d ids of other shards are maybe", others)
+		}
+	})
+}
