@@ -36,12 +36,20 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else {
-			s.poll(polling, room, again)
+		} else if n := s.poll(polling, room, again); n > 0 && n < s.options.BatchRecords/few {
+			wait(polling, nil, time.Now().Add(s.options.Linger/paces))
 		}
 		cancel()
 	}
 }
+
+// A poll that brings less than a few-th of a batch is followed by a pause of a paces-th
+// of the linger: what came wait for others anyway, and each poll costs a request, of which
+// a broker would answer more than a thousand a second with some records each.
+const (
+	few   = 20
+	paces = 4
+)
 
 // reserve says how many records may be polled, which partitions must be paused
 // for that, and when to ask again (zero: nothing to wait for). Every partition
@@ -159,8 +167,8 @@ func (s *Source) pause(told, want map[push.Partition]bool) {
 }
 
 // poll takes the records that are available, and waits for some until a paused
-// partition must be checked again.
-func (s *Source) poll(ctx context.Context, room int, again time.Time) {
+// partition must be checked again. It returns how many came.
+func (s *Source) poll(ctx context.Context, room int, again time.Time) int {
 	if !again.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, again)
@@ -174,6 +182,7 @@ func (s *Source) poll(ctx context.Context, room int, again time.Time) {
 		s.tellStopped(e)
 	}
 	s.tellHealth()
+	return fetches.NumRecords()
 }
 
 // goTo makes the client fetch from other offsets. The client ignores an offset
