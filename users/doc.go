@@ -1,7 +1,8 @@
 // Package users knows the fleet's users: their devices, preferences and what else decides about a push.
 //
 // The truth is the compacted topic push.users. Redis holds one packed record
-// per user, made from it, so that one MGET per shard answers a whole batch.
+// per user, made from it, so that a few MGETs, or in a Redis Cluster one per shard,
+// answer a whole batch.
 //
 //   - Client writes the topic: devices registered and removed, preferences, profiles
 //     and personal limits.

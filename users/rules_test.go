@@ -1,12 +1,15 @@
 package users
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
@@ -145,6 +148,50 @@ func TestAnswersAfterARedirectAreTheirs(t *testing.T) {
 	got, err := NewReader(client, false).values(t.Context(), sc, cmd)
 	if err != nil || len(got) != 2 || string(got[0]) != "1" || string(got[1]) != "2" {
 		t.Errorf("got %q, %v; want 1 and 2", got, err)
+	}
+}
+
+// refusing answers an error to each MGET of a batch, as a server that loads its data does.
+type refusing struct{ counting }
+
+func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if m, is := cmd.(*mget); is {
+				n, _ := m.written.WriteString("-LOADING the data set\r\n")
+				m.SetVal(int64(n))
+			}
+		}
+		return err
+	}
+}
+
+// An error in place of an answer concerns all shards that were asked for by the command. When
+// it is asked again, each owner has what is his.
+func TestSeveralShardsAreAskedForAgain(t *testing.T) {
+	client, server := inProcess(t)
+	owners := []string{"ada", "bob", "cy", "dee"}
+	first, last := shards.Users, 0
+	for _, owner := range owners {
+		s := shards.UserShard(owner)
+		first, last = min(first, s), max(last, s)
+		client.MSet(t.Context(), shards.EpochKey(s), state.FormatBuild(7), shards.LimiterKey(s, owner), "state of "+owner)
+	}
+	client.AddHook(refusing{})
+	out := []*push.User{{}, {}, {}, {}}
+	if err := NewReader(client, true).Fetch(t.Context(), owners, out); err != nil {
+		t.Fatal(err)
+	}
+	for i, u := range out {
+		if string(u.Limiter) != "state of "+owners[i] {
+			t.Errorf("%s has %q", owners[i], u.Limiter)
+		}
+	}
+	server.Mini.SetError("ERR not now")
+	err := NewReader(client, true).Fetch(t.Context(), owners, out)
+	if want := fmt.Sprintf("reading users: user shards %d to %d: ERR not now", first, last); err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
 	}
 }
 

@@ -80,7 +80,7 @@ func fetch(t *testing.T, reader *Reader, names []string) []*push.User {
 	return out
 }
 
-// What was read is the users' alone when a Fetch has ended: nothing else keeps a shard's
+// What was read is the users' alone when a Fetch has ended: nothing else keeps an
 // answer alive, and a later Fetch asks for its own owners and no others. The commands'
 // arguments have room that is made once.
 func TestNothingIsLeftOfAFetch(t *testing.T) {
@@ -150,6 +150,7 @@ func TestRoomForLongerAnswers(t *testing.T) {
 // Who asks for commands may take some of them only.
 func TestCommandsEndWithTheirReader(t *testing.T) {
 	r := NewReader(nil, false)
+	r.cluster = true // then each shard has its own
 	owners := []string{"ada", "bob", "cy", "dee"}
 	var sc readScratch
 	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
