@@ -155,7 +155,9 @@ func (g *Records) remember(rec Record) {
 
 // value is about 480 bytes, as a real one; bench/worker says so of its scenario.
 func (g *Records) value(rec Record, expires time.Time) []byte {
-	number := func(b []byte, before string, n int) []byte { return strconv.AppendInt(append(b, before...), int64(n), 10) }
+	number := func(b []byte, before string, n int) []byte {
+		return strconv.AppendInt(append(b, before...), int64(n), 10)
+	}
 	b := strconv.AppendQuote(append(g.buf[:0], `{"id":`...), rec.ID)
 	b = strconv.AppendQuote(append(b, `,"app":`...), g.crowd.AppOf(rec.User))
 	b = number(b, `,"user_id":"u`, rec.User)
