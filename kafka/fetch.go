@@ -36,20 +36,28 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else if n := s.poll(polling, room, again); n > 0 && n < s.options.BatchRecords/few {
+		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) {
 			wait(polling, nil, time.Now().Add(s.options.Linger/paces))
 		}
 		cancel()
 	}
 }
 
-// A poll that brings less than a few-th of a batch is followed by a pause of a paces-th
-// of the linger: what came wait for others anyway, and each poll costs a request, of which
-// a broker would answer more than a thousand a second with some records each.
+// A poll that brings less than a few-th of a batch and of a fetch is followed by a pause of
+// a paces-th of the linger: what came waits for others anyway, and each poll costs a
+// request, of which a broker would answer more than a thousand a second with some records each.
 const (
 	few   = 20
 	paces = 4
 )
+
+// amount is how much a poll brought.
+type amount struct{ records, bytes int }
+
+// isTrickle reports whether the records of a poll for which there was room came one by one.
+func (s *Source) isTrickle(came amount, room int) bool {
+	return came.records > 0 && came.records < min(room, s.options.BatchRecords/few) && came.bytes < maxFetch/few
+}
 
 // reserve says how many records may be polled, which partitions must be paused
 // for that, and when to ask again (zero: nothing to wait for). Every partition
@@ -167,22 +175,22 @@ func (s *Source) pause(told, want map[push.Partition]bool) {
 }
 
 // poll takes the records that are available, and waits for some until a paused
-// partition must be checked again. It returns how many came.
-func (s *Source) poll(ctx context.Context, room int, again time.Time) int {
+// partition must be checked again.
+func (s *Source) poll(ctx context.Context, room int, again time.Time) amount {
 	if !again.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, again)
 		defer cancel()
 	}
 	fetches := s.waker.poll(ctx, room)
-	stopped, behind := s.take(fetches)
+	came, stopped, behind := s.take(fetches)
 	s.goTo(behind) // before AllowRebalance: no partition can be revoked yet
 	s.client.AllowRebalance()
 	for _, e := range stopped {
 		s.tellStopped(e)
 	}
 	s.tellHealth()
-	return fetches.NumRecords()
+	return came
 }
 
 // goTo makes the client fetch from other offsets. The client ignores an offset
@@ -203,14 +211,13 @@ func (s *Source) goTo(at offsets) {
 // no longer ours are dropped: they are not committed, so its owner reads them. It
 // returns the partitions that stopped now, and the offsets to read on from: after
 // batches that cannot be unpacked, and at spoilt data that is fetched once more.
-func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind offsets) {
+func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionError, behind offsets) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var records, bytes int
 	defer func() {
-		if records > 0 { // rises at once with large records, falls slowly with small ones
-			s.typical = max(leastTypical, bytes/records, (3*s.typical+bytes/records)/4)
+		if came.records > 0 { // rises at once with large records, falls slowly with small ones
+			s.typical = max(leastTypical, came.bytes/came.records, (3*s.typical+came.bytes/came.records)/4)
 		}
 	}()
 	s.noteTopicIDs(fetches)
@@ -225,7 +232,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 		before, held := a.stopped, a.waitingBytes
 		a.doubt(s.leaderEpoch(a.partition)) // its log may begin with what its predecessor had not told
 		a.take(p.Records, now)
-		records, bytes = records+len(p.Records), bytes+a.waitingBytes-held
+		came.records, came.bytes = came.records+len(p.Records), came.bytes+a.waitingBytes-held
 		if errors.Is(p.Err, errNoRoom) {
 			a.crowdedAt = now // it comes with a later fetch
 			return
@@ -258,7 +265,7 @@ func (s *Source) take(fetches kgo.Fetches) (stopped []*PartitionError, behind of
 		}
 	}
 	s.signal()
-	return stopped, behind
+	return came, stopped, behind
 }
 
 // noteTopicIDs remembers which topics the records are of. The caller holds mu.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -81,5 +82,28 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A poll after which it pauses found less than there was room for, and little of a batch
+// and of a fetch.
+func TestWhatATrickleIs(t *testing.T) {
+	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
+	for _, row := range []struct {
+		why  string
+		came amount
+		room int
+		want bool
+	}{
+		{"nothing came: it has waited for as long as it may", amount{}, 10_000, false},
+		{"a record", amount{1, 500}, 10_000, true},
+		{"less than a twentieth of a batch", amount{499, 50_000}, 10_000, true},
+		{"a twentieth", amount{500, 50_000}, 10_000, false},
+		{"few records that are large: they fill fetches", amount{13, 13 * 4096}, 10_000, false},
+		{"as many as there was room for: more may wait", amount{40, 20_000}, 40, false},
+	} {
+		if got := s.isTrickle(row.came, row.room); got != row.want {
+			t.Errorf("%s: %t, want %t", row.why, got, row.want)
+		}
 	}
 }
