@@ -12,8 +12,8 @@ import (
 )
 
 // Add remembers ids in the current window, in one pipelined round trip of up
-// to 64 commands and within the AddTimeout. Ids that were minted in the next window, by
-// a clock that is ahead, are added to that one as well, in another round trip: by the time
+// to 64 commands and within the AddTimeout. Ids that were minted in the next window, after
+// its first 15 minutes, by a clock that is ahead, are added to that one as well, in another round trip: by the time
 // a copy is believed to be new, this window is not asked about them.
 //
 // It returns nil when each id is in its filter, or that filter is marked in

@@ -124,7 +124,7 @@ func (f *Filter) done(s *scratch) {
 // Check sets maybe[i] when ids[i] may have been added in the current or the
 // previous window, and clears it when it certainly was not. Both slices have
 // the same length. It is one pipelined round trip of up to 64 commands where all
-// ids were minted in the current window, 128 where none was, and 64 more in the last
+// ids were minted in the current window, after its first 15 minutes, 128 where none was, and 64 more in the last
 // 20 minutes of a window; and one more about the marks, in a cluster 64.
 //
 // An error means that Redis could not be asked; then maybe says nothing.
@@ -166,7 +166,7 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 //
 // Of each shard it asks the current window, the next one when that has begun for
 // workers whose clocks are ahead, and the previous one about the ids that may be in it:
-// not those that were minted since the current one began. Where one of them was added
+// not those that were minted in the current one, after its first 15 minutes. Where one of them was added
 // before all the same, because its producer's clock is ahead, Add has put it in both.
 func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool) {
 	now := f.now()

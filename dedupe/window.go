@@ -38,8 +38,8 @@ func newWindow(number int64, length time.Duration) *window {
 
 // minted reports whether an id is a UUIDv7 that was minted in this window, and not in its
 // first minutes. Whoever added such an id before the window began has added it here as
-// well; the first minutes are for the workers of before, which did not, and whose clocks,
-// or those of producers, differed.
+// well; ids of the first minutes are asked about in both windows instead, so that clocks
+// that differ a little cost no second add.
 func (w *window) minted(id string) bool {
 	at, ok := mintedAt(id)
 	return ok && at >= w.start.Add(youngBy).UnixMilli() && at < w.end.UnixMilli()

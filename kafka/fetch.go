@@ -44,7 +44,7 @@ func (s *Source) fetch(ctx context.Context) {
 }
 
 // A poll that brings less than a few-th of a batch and of a fetch is followed by a pause of
-// a paces-th of the linger: what came waits for others anyway, and each poll costs a
+// a paces-th of the linger: what came mostly waits for others anyway, and each poll costs a
 // request, of which a broker would answer more than a thousand a second with some records each.
 const (
 	few   = 20

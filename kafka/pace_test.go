@@ -14,7 +14,7 @@ import (
 )
 
 // Records that come one by one cost a request for each quarter of the linger and not one
-// each; what waits in large numbers is fetched as fast as it comes.
+// each; what makes a good part of a batch is polled as it comes.
 func TestATrickleIsPolledAtAPace(t *testing.T) {
 	for _, row := range []struct {
 		why      string
