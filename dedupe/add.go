@@ -13,8 +13,9 @@ import (
 
 // Add remembers ids in the current window, in one pipelined round trip of up
 // to 64 commands and within the AddTimeout. Ids that were minted in the next window, after
-// its first 15 minutes, by a clock that is ahead, are added to that one as well, in another round trip: by the time
-// a copy is believed to be new, this window is not asked about them.
+// its first 15 minutes, by a clock that is ahead, are added to that one as well, in
+// another round trip: by the time a copy is believed to be new, this window is not asked
+// about them.
 //
 // It returns nil when each id is in its filter, or that filter is marked in
 // Redis as one that is full: then every worker, also one that takes over
@@ -45,16 +46,6 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 		return f.addTo(ctx, next, early)
 	}
 	return nil
-}
-
-// mintedOf returns those of ids that were minted in this window.
-func (w *window) mintedOf(ids []string) (of []string) {
-	for _, id := range ids {
-		if w.minted(id) {
-			of = append(of, id)
-		}
-	}
-	return of
 }
 
 // addTo adds ids to the filters of a window.

@@ -1,9 +1,13 @@
 package dedupe
 
 import (
+	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
 	"github.com/pushfleet/pushfleet/shards"
@@ -43,7 +47,7 @@ func TestOnlyWindowsThatMayKnowAnIDAreAsked(t *testing.T) {
 				}
 				var questions, marks atomic.Int64
 				f.client.AddHook(counting{refusing{"BF.MEXISTS"}, &questions})
-				f.client.AddHook(counting{refusing{"MGET"}, &marks})
+				f.client.AddHook(counting{refusing{"EXISTS"}, &marks})
 				if n := check(t, f, ids...); n > 20 {
 					t.Errorf("%d of %d new ids are maybe", n, len(ids))
 				}
@@ -108,26 +112,110 @@ func TestAnAddToTheNextWindowMayFail(t *testing.T) {
 }
 
 // One window of a shard is marked as full, and only some of its ids are asked there: the
-// others are maybe, too, as what it refused may be in no other filter.
+// others are maybe, too, as what it refused may be in no other filter. So it is whatever is
+// in the mark's place, and only as long as it is there.
 func TestAMarkIsItsShards(t *testing.T) {
+	for why, put := range map[string]func(ctx context.Context, f *Filter, key string) error{
+		"a mark":                func(ctx context.Context, f *Filter, key string) error { return f.client.Set(ctx, key, "1", 0).Err() },
+		"a key of another type": func(ctx context.Context, f *Filter, key string) error { return f.client.RPush(ctx, key, "1").Err() },
+	} {
+		t.Run(why, func(t *testing.T) {
+			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+				must(t, f.DeclareNew(t.Context()))
+				ids := append(uuids(time.Now(), 600, "new"), names(600, "old")...)
+				marked := f.window(f.number(time.Now()) - 1).fulls[7]
+				must(t, put(t.Context(), f, marked))
+				maybe := make([]bool, len(ids))
+				must(t, f.Check(t.Context(), ids, maybe))
+				others := 0
+				for i, id := range ids {
+					switch k := shards.FilterShard(id); {
+					case k == 7 && !maybe[i]:
+						t.Errorf("%s is of the marked shard and believed to be new", id)
+					case k != 7 && maybe[i]:
+						others++
+					}
+				}
+				if others > 20 {
+					t.Errorf("%d ids of other shards are maybe", others)
+				}
+				must(t, f.client.Del(t.Context(), marked).Err())
+				if n := check(t, f, ids...); n > others+5 { // what is in no filter's answer is forgotten
+					t.Errorf("%d ids are maybe without the mark, %d of other shards with it", n, others)
+				}
+			})
+		})
+	}
+}
+
+// later refuses from the second pipeline on.
+type later struct {
+	refusing
+	before bool // one has come
+}
+
+func (h *later) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if !h.before {
+			h.before = true
+			return next(ctx, cmds)
+		}
+		return h.refusing.ProcessPipelineHook(next)(ctx, cmds)
+	}
+}
+
+// Where Redis refuses the second question, whose the mark is, nothing is known.
+func TestAMarkWhoseShardIsNotKnown(t *testing.T) {
 	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
 		must(t, f.DeclareNew(t.Context()))
-		n := f.number(time.Now())
-		ids := append(uuids(time.Now(), 600, "new"), names(600, "old")...)
-		must(t, f.client.Set(t.Context(), f.window(n - 1).fulls[7], "1", 0).Err())
-		maybe := make([]bool, len(ids))
-		must(t, f.Check(t.Context(), ids, maybe))
-		others := 0
-		for i, id := range ids {
-			switch k := shards.FilterShard(id); {
-			case k == 7 && !maybe[i]:
-				t.Errorf("%s is of the marked shard and believed to be new", id)
-			case k != 7 && maybe[i]:
-				others++
+		must(t, f.client.Set(t.Context(), f.window(f.number(time.Now())).fulls[7], "1", 0).Err())
+		f.client.AddHook(&later{refusing: refusing{"EXISTS"}})
+		if err := f.Check(t.Context(), names(600, "id"), make([]bool, 600)); err == nil || !strings.Contains(err.Error(), "OOM") {
+			t.Errorf("error %v, want the server's", err)
+		}
+	})
+}
+
+// keysApart counts the commands about marks, and those with keys of several shards.
+type keysApart struct {
+	refusing
+	commands, mixed int
+}
+
+func (h *keysApart) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if cmd.Name() != "exists" {
+				continue
+			}
+			h.commands++
+			tags := map[string]bool{}
+			for _, key := range cmd.Args()[1:] {
+				tag, _, _ := strings.Cut(*key.(*string), "}")
+				tags[tag] = true
+			}
+			if len(tags) > 1 {
+				h.mixed++
 			}
 		}
-		if others > 20 {
-			t.Errorf("%d ids of other shards are maybe", others)
+		return next(ctx, cmds)
+	}
+}
+
+// A cluster refuses a command for keys of different slots. TestRealServer asks a real one.
+func TestACommandForEachShardOfACluster(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		f.cluster = true
+		must(t, f.DeclareNew(t.Context()))
+		ids := names(1000, "id")
+		must(t, f.client.Set(t.Context(), f.window(f.number(time.Now())).fulls[7], "1", 0).Err())
+		var apart keysApart
+		f.client.AddHook(&apart)
+		if n := check(t, f, ids...); n == 0 || n > 60 {
+			t.Errorf("%d ids are maybe, want those of one shard", n)
+		}
+		if apart.commands < shards.Filters || apart.mixed != 0 {
+			t.Errorf("%d commands about marks, %d of them of several shards", apart.commands, apart.mixed)
 		}
 	})
 }

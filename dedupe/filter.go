@@ -52,8 +52,7 @@ func New(client redis.UniversalClient, o Options) (*Filter, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	f := &Filter{Options: o, client: client, now: time.Now, windows: map[int64]*window{}}
-	_, f.cluster = client.(*redis.ClusterClient)
+	f := &Filter{Options: o, client: client, cluster: shards.IsCluster(client), now: time.Now, windows: map[int64]*window{}}
 	f.scratches.New = func() any { return &scratch{} }
 	return f, nil
 }
@@ -107,12 +106,6 @@ type ask struct {
 	early  bool  // for a question: the window has not begun by our clock
 }
 
-// marks is one command about the marks of the filters that asks[from:to] ask.
-type marks struct {
-	from, to int
-	cmd      *redis.Cmd
-}
-
 func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
 
 func (f *Filter) done(s *scratch) {
@@ -124,8 +117,9 @@ func (f *Filter) done(s *scratch) {
 // Check sets maybe[i] when ids[i] may have been added in the current or the
 // previous window, and clears it when it certainly was not. Both slices have
 // the same length. It is one pipelined round trip of up to 64 commands where all
-// ids were minted in the current window, after its first 15 minutes, 128 where none was, and 64 more in the last
-// 20 minutes of a window; and one more about the marks, in a cluster 64.
+// ids were minted in the current window, after its first 15 minutes, 128 where none
+// was, and 64 more in the last 20 minutes of a window; and one more about the marks, in a
+// cluster 64. Where that one finds a mark, a second round trip asks whose it is.
 //
 // An error means that Redis could not be asked; then maybe says nothing.
 func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
@@ -143,22 +137,45 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 	if len(s.asks) == 0 {
 		return nil
 	}
-	f.askMarks(ctx, s)
-	pipe := f.client.Pipeline()
+	s.askMarks(ctx, f.cluster)
+	cmds := make([]redis.Cmder, 0, len(s.marks)+len(s.asks))
 	for i := range s.marks {
-		if err := pipe.Process(ctx, s.marks[i].cmd); err != nil {
-			return fmt.Errorf("asking the Bloom filters: %w", err)
-		}
+		cmds = append(cmds, s.marks[i].cmd)
 	}
 	for i := range s.asks {
-		if err := pipe.Process(ctx, s.asks[i].cmd); err != nil {
+		cmds = append(cmds, s.asks[i].cmd)
+	}
+	if err := f.ask(ctx, cmds); err != nil {
+		return err
+	}
+	whose, err := s.readMarks()
+	if err == nil && !whose {
+		err = f.lookForMarks(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	for i := range s.asks {
+		a := &s.asks[i]
+		if err := a.read(ids, maybe, s.full[a.k]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ask sends questions in one pipeline. Each has its own answer, or its server's error.
+func (f *Filter) ask(ctx context.Context, cmds []redis.Cmder) error {
+	pipe := f.client.Pipeline()
+	for _, cmd := range cmds {
+		if err := pipe.Process(ctx, cmd); err != nil {
 			return fmt.Errorf("asking the Bloom filters: %w", err)
 		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
 		return fmt.Errorf("asking the Bloom filters: %w", err)
 	}
-	return s.read(ids, maybe)
+	return nil
 }
 
 // questions makes the commands, and answers for the shards that need not be
@@ -166,8 +183,9 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 //
 // Of each shard it asks the current window, the next one when that has begun for
 // workers whose clocks are ahead, and the previous one about the ids that may be in it:
-// not those that were minted in the current one, after its first 15 minutes. Where one of them was added
-// before all the same, because its producer's clock is ahead, Add has put it in both.
+// not those that were minted in the current one, after its first 15 minutes. Where one of
+// them was added before all the same, because its producer's clock is ahead, Add has put
+// it in both.
 func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe []bool) {
 	now := f.now()
 	n := f.number(now)
@@ -225,54 +243,6 @@ func partition(of []int32, first func(int32) bool) int {
 		}
 	}
 	return n
-}
-
-// askMarks makes the commands about the marks of the filters that are asked: one, or in
-// a cluster one for each shard.
-func (f *Filter) askMarks(ctx context.Context, s *scratch) {
-	s.marks = s.marks[:0]
-	for from, to := 0, 0; from < len(s.asks); from = to {
-		start := len(s.args)
-		s.args = append(s.args, "MGET")
-		for to = from; to < len(s.asks) && (!f.cluster || s.asks[to].k == s.asks[from].k); to++ {
-			s.args = append(s.args, &s.asks[to].w.fulls[s.asks[to].k])
-		}
-		s.marks = append(s.marks, marks{from, to, redis.NewCmd(ctx, s.args[start:len(s.args):len(s.args)]...)})
-	}
-}
-
-// read takes the answers of all filters.
-func (s *scratch) read(ids []string, maybe []bool) error {
-	for _, m := range s.marks {
-		if err := s.readMarks(m); err != nil {
-			return fmt.Errorf("reading whether the Bloom filter %s is full: %w", s.asks[m.from].w.keys[s.asks[m.from].k], err)
-		}
-	}
-	for i := range s.asks {
-		a := &s.asks[i]
-		if err := a.read(ids, maybe, s.full[a.k]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readMarks notes which shards have a filter that is marked. One is enough, whatever its
-// window: what it refused may be in no other.
-func (s *scratch) readMarks(m marks) error {
-	reply, err := m.cmd.Slice()
-	if err != nil {
-		return err
-	}
-	if len(reply) != m.to-m.from {
-		return fmt.Errorf("%d answers to %d queries", len(reply), m.to-m.from)
-	}
-	for i, mark := range reply {
-		if mark != nil {
-			s.full[s.asks[m.from+i].k] = true
-		}
-	}
-	return nil
 }
 
 // read takes the answer of one filter; full says that one of its shard's is marked.

@@ -25,7 +25,7 @@ func TestWhatRedisRefusesIsAnError(t *testing.T) {
 		do           func(*Filter) error
 	}{
 		{"a question", "BF.MEXISTS", false, check},
-		{"the question whether a filter is full", "MGET", false, check},
+		{"the question whether a filter is full", "EXISTS", false, check},
 		{"how filters are", "BF.MEXISTS", false, prepare},
 		{"how filters are", "BF.MEXISTS", false, declare},
 		{"the births of filters", "GET", false, prepare},

@@ -44,3 +44,13 @@ func (w *window) minted(id string) bool {
 	at, ok := mintedAt(id)
 	return ok && at >= w.start.Add(youngBy).UnixMilli() && at < w.end.UnixMilli()
 }
+
+// mintedOf returns those of ids that were minted in this window.
+func (w *window) mintedOf(ids []string) (of []string) {
+	for _, id := range ids {
+		if w.minted(id) {
+			of = append(of, id)
+		}
+	}
+	return of
+}

@@ -37,7 +37,7 @@ func (s *Source) fetch(ctx context.Context) {
 		if room == 0 {
 			wait(ctx, wake, again)
 		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) {
-			wait(polling, nil, time.Now().Add(s.options.Linger/paces))
+			wait(polling, nil, s.restUntil(again, time.Now()))
 		}
 		cancel()
 	}
@@ -45,7 +45,8 @@ func (s *Source) fetch(ctx context.Context) {
 
 // A poll that brings less than a few-th of a batch and of a fetch is followed by a pause of
 // a paces-th of the linger: what came mostly waits for others anyway, and each poll costs a
-// request, of which a broker would answer more than a thousand a second with some records each.
+// request, of which a broker would answer more than a thousand a second with some records
+// each.
 const (
 	few   = 20
 	paces = 4
@@ -57,6 +58,12 @@ type amount struct{ records, bytes int }
 // isTrickle reports whether the records of a poll for which there was room came one by one.
 func (s *Source) isTrickle(came amount, room int) bool {
 	return came.records > 0 && came.records < min(room, s.options.BatchRecords/few) && came.bytes < maxFetch/few
+}
+
+// restUntil is when a source polls again after a trickle: sooner where a partition must be
+// checked, and where its client must be woken.
+func (s *Source) restUntil(again, now time.Time) time.Time {
+	return sooner(again, now.Add(min(s.options.Linger/paces, waking)))
 }
 
 // reserve says how many records may be polled, which partitions must be paused

@@ -3,12 +3,12 @@ package kafka
 import (
 	"context"
 	"log/slog"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -37,10 +37,7 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 					}
 					return nil, nil, false
 				})
-				dial := func(ctx context.Context, kind, address string) (net.Conn, error) {
-					return v.network.DialContext(ctx, kind, address)
-				}
-				s, open := v.joined(dial, func(o *SourceOptions) {
+				s, open := v.joined(v.network.DialContext, func(o *SourceOptions) {
 					o.Linger, o.BatchRecords, o.OpenBatches = 20*time.Millisecond, row.batch, row.open
 				})
 				done(open)
@@ -106,4 +103,118 @@ func TestWhatATrickleIs(t *testing.T) {
 			t.Errorf("%s: %t, want %t", row.why, got, row.want)
 		}
 	}
+}
+
+// A pause is a quarter of the linger, but no partition that must be checked waits for its
+// end, and the client is woken every second.
+func TestHowLongATrickleRests(t *testing.T) {
+	now := time.Now()
+	for _, row := range []struct {
+		why    string
+		linger time.Duration
+		again  time.Duration // 0 = nothing is to be checked
+		want   time.Duration
+	}{
+		{"by default", 20 * time.Millisecond, 0, 5 * time.Millisecond},
+		{"a partition is full", 100 * time.Millisecond, recheck, recheck},
+		{"one is due later", 20 * time.Millisecond, time.Minute, 5 * time.Millisecond},
+		{"records wait for seconds", 10 * time.Second, 0, time.Second},
+	} {
+		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g", Linger: row.linger}.withDefaults(), slog.New(slog.DiscardHandler))
+		var again time.Time
+		if row.again > 0 {
+			again = now.Add(row.again)
+		}
+		if got := s.restUntil(again, now).Sub(now); got != row.want {
+			t.Errorf("%s: %v, want %v", row.why, got, row.want)
+		}
+	}
+}
+
+// A backlog is polled as it comes, however little a poll may bring: there is room for no
+// more in delayed topics, which share theirs, and where batches are small.
+func TestABacklogIsNoTrickle(t *testing.T) {
+	delayed := []SourceTopic{{Name: "t0", Kind: Retry, Delay: time.Second}, {Name: "t1", Kind: Retry, Delay: 2 * time.Minute},
+		{Name: "t2", Kind: Retry, Delay: 5 * time.Minute}, {Name: "t3", Kind: Retry, Delay: 30 * time.Minute}, {Name: "t4", Kind: Hold}, {Name: "t5", Kind: Hold}}
+	for _, row := range []struct {
+		why     string
+		options SourceOptions
+		within  time.Duration // with the pause of each poll 10 s and 2.4 s
+	}{
+		{"delayed topics", SourceOptions{Topics: delayed, Linger: 500 * time.Millisecond}, 2 * time.Second},
+		{"small batches", SourceOptions{Topics: mainTopic("t0"), Linger: 100 * time.Millisecond, BatchBytes: 128 << 10}, 500 * time.Millisecond},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const n, partitions = 20_000, 18
+				v := newVirtual(t, kfake.SeedTopics(partitions, "t0", "t1", "t2", "t3", "t4", "t5"))
+				writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				records := make([]*kgo.Record, n)
+				for i := range records {
+					records[i] = &kgo.Record{Topic: "t0", Partition: int32(i % partitions), Headers: []kgo.RecordHeader{header("pf-v", "1")},
+						Value: make([]byte, 600), Timestamp: time.Now().Add(-time.Minute)}
+				}
+				err = writer.ProduceSync(t.Context(), records...).FirstErr()
+				writer.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				row.options.Group, row.options.OpenRecords = "g", 200_000
+				s, err := NewSource(v.options(v.network.DialContext), row.options)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.Join()
+				var began time.Time
+				for came := 0; came < n; {
+					b, err := s.Next(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if came == 0 {
+						began = time.Now()
+					}
+					came += len(b.Items)
+					done(b)
+					if err := s.Commit(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if took := time.Since(began); took > row.within {
+					t.Errorf("%d records took %v, want %v at the most", n, took, row.within)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Whoever closes a source does not wait until it may poll again.
+func TestAPauseEndsWithItsSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t)
+		s, open := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger = 10 * time.Second })
+		done(open) // it came by a poll that found less than there was room for
+		writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+		if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait() // it has polled, and pauses
+		before := time.Now()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(before); took > 100*time.Millisecond {
+			t.Errorf("closing took %v", took)
+		}
+	})
 }

@@ -55,7 +55,7 @@ func New(client redis.UniversalClient, rules []Rule, options ...Option) (*Limite
 		return nil, err
 	}
 	l := &Limiter{client: client, rules: compiled, version: 1, swap: shards.NewScript("writing limiter states", swapSource)}
-	_, l.cluster = client.(*redis.ClusterClient)
+	l.cluster = shards.IsCluster(client)
 	for _, option := range options {
 		option(l)
 	}

@@ -12,6 +12,13 @@ import (
 // it on.
 type Client = redis.UniversalClient
 
+// IsCluster reports whether a client is one of a Redis Cluster, where a command has keys
+// of one shard only.
+func IsCluster(client Client) bool {
+	_, is := client.(*redis.ClusterClient)
+	return is
+}
+
 // Ping returns nil when Redis answers before ctx ends; of a cluster, when one
 // of its nodes does.
 func Ping(ctx context.Context, client Client) error {

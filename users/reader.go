@@ -43,7 +43,7 @@ type Reader struct {
 // states in the same commands. The client stays the caller's to close.
 func NewReader(client redis.UniversalClient, limiter bool) *Reader {
 	r := &Reader{client: client}
-	_, r.cluster = client.(*redis.ClusterClient)
+	r.cluster = shards.IsCluster(client)
 	r.ReadLimiter(limiter)
 	for s := range r.epochs {
 		r.epochs[s] = shards.EpochKey(s)

@@ -81,3 +81,30 @@ func TestRoomForAnswers(t *testing.T) {
 		t.Errorf("after a large answer room for %d bytes, and %d came", made, came)
 	}
 }
+
+// The answer of a command for several shards has room for the owners of all of them.
+func TestRoomForSeveralShards(t *testing.T) {
+	client, _ := inProcess(t)
+	pipe := client.Pipeline()
+	owners := make([]string, 200)
+	for i := range owners {
+		owners[i] = fmt.Sprint("user-", i)
+		s := shards.UserShard(owners[i])
+		pipe.MSet(t.Context(), shards.EpochKey(s), state.FormatBuild(7), shards.LimiterKey(s, owners[i]), strings.Repeat("s", 300))
+	}
+	if _, err := pipe.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var seen rooms
+	client.AddHook(&seen)
+	reader := NewReader(client, true)
+	sc := new(readScratch)
+	reader.scratch.New = func() any { return sc } // a pool may forget what it was given
+	for range 2 {
+		seen = rooms{}
+		fetch(t, reader, owners)
+	}
+	if seen.made < seen.came || seen.made > 2*seen.came {
+		t.Errorf("room for %d bytes, and %d came", seen.made, seen.came)
+	}
+}

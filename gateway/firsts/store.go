@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -81,8 +79,7 @@ func New(client shards.Client, o Options) (*Store, error) {
 	if o.Tell == nil {
 		o.Tell = func(error) {}
 	}
-	_, cluster := client.(*redis.ClusterClient)
-	return &Store{o: o, client: client, cluster: cluster, prefix: shards.FirstPrefix(o.Fleet),
+	return &Store{o: o, client: client, cluster: shards.IsCluster(client), prefix: shards.FirstPrefix(o.Fleet),
 		spare: sync.Pool{New: func() any { return newLook() }}, asks: make(chan struct{}, 1), writes: make(chan struct{}, 1)}, nil
 }
 
