@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"watch":                           {"push", "gates"},
 	"events":                          {"push", "pipeline"},
 	"shards":                          nil,
-	"dedupe":                          {"shards"},
+	"dedupe":                          {"push", "shards"},
 	"users":                           {"push", "shards", "users/record", "users/state"},
 	"users/erase":                     {"shards", "users", "users/record", "users/state"},
 	"users/record":                    {"push"}, // a value: no topic, no Redis
@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"segments/s3":                     {"segments"},
 	"subscriptions":                   {"push"},                           // Cassandra is an interface
 	"inbox":                           {"push"},                           // Cassandra is an interface
-	"clicks":                          nil,                                // Cassandra is an interface
+	"clicks":                          {"push"},                           // Cassandra is an interface
 	"audiences":                       {"push", "fanout", "users/record"}, // Cassandra and Kafka are interfaces
 	"audiences/audiencestest":         {"audiences", "fanout"},
 	"clicks/clickstest":               {"clicks"},
@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"fanout":                          {"push", "push/decode"}, // Kafka, audiences and tables are interfaces
 	"quiet":                           {"push"},                // a decision: no store, no clock
 	"sizing":                          nil,                     // arithmetic over a value, for a command or a page
-	"stages":                          {"push", "pipeline", "dedupe", "limits", "quiet", "inbox", "journal"},
+	"stages":                          {"push", "pipeline", "limits", "quiet", "inbox", "journal"},
 	"providers/h2":                    nil,
 	"providers/calls":                 {"push", "pipeline"},
 	"providers/exchange":              {"push", "pipeline", "providers/h2", "providers/calls"},
@@ -177,7 +177,7 @@ var testsAlso = map[string][]string{
 	"sizing":          {"configs", "dedupe", "shards", "status", "users/record"}, // whose settings, sizes and bytes it reckons with
 	"users":           {"users/userstest"},
 	"users/erase":     {"users/userstest"},
-	"stages":          {"shards"},
+	"stages":          {"dedupe", "shards"}, // a filter whose Redis goes away
 	"status":          {"status/statustest"},
 	"subscriptions":   {"subscriptions/subscriptionstest"},
 

@@ -1,11 +1,10 @@
 package clicks
 
 import (
-	"encoding/binary"
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Bounds of what is kept.
@@ -74,19 +73,10 @@ type Count struct {
 // SentAt is the time that a notification counts as sent at: that in its id if it is a
 // UUIDv7, which is the same for ever, else when it was accepted, in milliseconds.
 func SentAt(id string, accepted time.Time) time.Time {
-	if at, ok := minted(id); ok {
-		return at
+	if at, ok := push.MintedAt(id); ok {
+		return at.UTC()
 	}
 	return accepted.UTC().Truncate(time.Millisecond)
-}
-
-// minted is the time in a UUIDv7; false for every other id.
-func minted(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 || u.Version() != 7 || u.Variant() != uuid.RFC4122 {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16)).UTC(), true
 }
 
 // dayOf is midnight UTC of a time's day.
@@ -103,7 +93,7 @@ func periodAt(at time.Time) int { return int(at.Unix() / (periodDays * 24 * 60 *
 
 // periodOf is the period of an id, and depends on nothing else.
 func periodOf(id string) int {
-	if at, ok := minted(id); ok {
+	if at, ok := push.MintedAt(id); ok {
 		return periodAt(at)
 	}
 	return timeless

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -273,7 +274,7 @@ func (a *ask) read(ids []string, maybe []bool, full bool) error {
 		case exempt == 0:
 			maybe[i] = true
 		default:
-			if minted, ok := mintedAt(ids[i]); !ok || minted <= exempt {
+			if minted, ok := push.MintedMillis(ids[i]); !ok || minted <= exempt {
 				maybe[i] = true
 			}
 		}

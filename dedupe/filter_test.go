@@ -550,29 +550,6 @@ func TestRunPreparesUntilItIsStopped(t *testing.T) {
 	})
 }
 
-func TestMintedAt(t *testing.T) {
-	for _, c := range []struct {
-		id   string
-		ms   int64
-		ok   bool
-		note string
-	}{
-		{"017f22e2-79b0-7cc3-98c4-dc0c0c07398f", 0x017F22E279B0, true, "the example of RFC 9562"},
-		{"017F22E2-79B0-7CC3-98C4-DC0C0C07398F", 0x017F22E279B0, true, "capitals"},
-		{"017f22e2-79b0-4cc3-98c4-dc0c0c07398f", 0, false, "version 4"},
-		{"017f22e2-79b0-7cc3-c8c4-dc0c0c07398f", 0, false, "another variant"},
-		{"017f22e279b07cc398c4dc0c0c07398f", 0, false, "no dashes"},
-		{"017f22e2-79b0-7cc3-98c4-dc0c0c07398g", 0, false, "no hex digit at the end"},
-		{"017f22e2x79b0-7cc3-98c4-dc0c0c07398f", 0, false, "no dash where one belongs"},
-		{"order-17", 0, false, "a name"},
-		{"", 0, false, "empty"},
-	} {
-		if ms, ok := mintedAt(c.id); ok != c.ok || ok && ms != c.ms {
-			t.Errorf("%s (%s): got %x, %v", c.id, c.note, ms, ok)
-		}
-	}
-}
-
 func TestSize(t *testing.T) {
 	for _, c := range []struct {
 		capacity int64

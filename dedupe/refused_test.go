@@ -201,26 +201,6 @@ func TestLimitsOfOptions(t *testing.T) {
 	}
 }
 
-// Ids that differ from a UUIDv7 in one character have no time.
-func TestNearlyUUIDs(t *testing.T) {
-	const id = "017f22e2-79b0-7cc3-98c4-dc0c0c07398f"
-	if at, ok := MintedAt(id); !ok || at.UnixMilli() != 0x017F22E279B0 {
-		t.Errorf("%s carries %v, %v", id, at, ok)
-	}
-	for i := range id {
-		b := []byte(id)
-		b[i] = 'x'
-		if at, ok := MintedAt(string(b)); ok {
-			t.Errorf("%s carries %v", b, at)
-		}
-	}
-	for _, other := range []string{id + "0", id[1:], id[:35]} {
-		if _, ok := MintedAt(other); ok {
-			t.Errorf("%s carries a time", other)
-		}
-	}
-}
-
 // Everything but a clear no is a yes: servers answer with numbers or booleans.
 func TestClearNo(t *testing.T) {
 	for _, row := range []struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pushfleet/pushfleet/deploy/embedded"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // docs/delivery.md: a worker may not "miss what another worker has finished,
@@ -28,7 +29,7 @@ func TestAFilterMadeAnewByASlowClockForgetsNothing(t *testing.T) {
 				must(t, f.Prepare(t.Context()))
 				// With this, stages.Dedupe would believe a no: the filter could
 				// remember them.
-				if minted, ok := MintedAt(finished[0]); !ok || minted.Before(f.Horizon(f.now())) {
+				if minted, ok := push.MintedAt(finished[0]); !ok || minted.Before(f.Horizon(f.now())) {
 					t.Fatal("beyond the horizon: every copy would be confirmed")
 				}
 				for who, w := range map[string]*Filter{"the slow worker": slow, "a worker with the true time": f} {

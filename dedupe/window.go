@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -41,7 +42,7 @@ func newWindow(number int64, length time.Duration) *window {
 // well; ids of the first minutes are asked about in both windows instead, so that clocks
 // that differ a little cost no second add.
 func (w *window) minted(id string) bool {
-	at, ok := mintedAt(id)
+	at, ok := push.MintedMillis(id)
 	return ok && at >= w.start.Add(youngBy).UnixMilli() && at < w.end.UnixMilli()
 }
 

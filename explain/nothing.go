@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // fresh is the age below which a notification without a state is nothing
@@ -15,7 +15,7 @@ const fresh = time.Minute
 // narrows it down.
 func nothing(id string, ttl time.Duration, now time.Time) string {
 	const never = "never produced to a lane's topic, or produced under another id, or not read by a worker yet (pushctl lag)"
-	minted, ok := mintedAt(id)
+	minted, ok := push.MintedAt(id)
 	if !ok {
 		return fmt.Sprintf("%s, or older than the %s that the status store keeps", never, days(ttl))
 	}
@@ -30,15 +30,6 @@ func nothing(id string, ttl time.Duration, now time.Time) string {
 		return fmt.Sprintf("%s, %v ago: most likely not read by a worker yet; ask again, or look at pushctl lag", at, max(0, age).Round(time.Second))
 	}
 	return at + ", and the status store would still have its states: " + never
-}
-
-// mintedAt is the time in a UUIDv7; false for every other id.
-func mintedAt(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 || u.Version() != 7 {
-		return time.Time{}, false
-	}
-	return time.Unix(u.Time().UnixTime()), true
 }
 
 // days is a duration, in days if it is a whole number of at least two.

@@ -14,15 +14,6 @@ import (
 // believed for as long, whatever became of it before.
 const ahead = time.Minute
 
-// mintedAt is the time in a UUIDv7; false for every other id.
-func mintedAt(id string) (time.Time, bool) {
-	u, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 || u.Version() != 7 || u.Variant() != uuid.RFC4122 {
-		return time.Time{}, false
-	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(u[:8]) >> 16)), true
-}
-
 // newID mints an id at a time.
 func newID(at time.Time) (string, error) {
 	u, err := uuid.NewV7()

@@ -75,7 +75,7 @@ func (ks idKeys) at(t time.Time) []byte {
 // ever. Any other gives an id without a time, which workers always confirm
 // (push.DerivedID), by the secret that counts now.
 func (ks idKeys) derive(sender, app string, o owner, key string, now time.Time) string {
-	minted, timed := mintedAt(key)
+	minted, timed := push.MintedAt(key)
 	if timed {
 		now = minted
 	}

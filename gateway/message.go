@@ -147,14 +147,14 @@ func (k *check) identify(ids idKeys) (string, *Problem) {
 	case m.ID != "" && key != "":
 		return "", newProblem(codeIDAndKey, "the message has an id, and the request an Idempotency-Key: give one of them")
 	case m.ID != "":
-		if at, ok := mintedAt(m.ID); ok && at.After(now.Add(ahead)) {
+		if at, ok := push.MintedAt(m.ID); ok && at.After(now.Add(ahead)) {
 			return "", newProblem(codeFutureID, "the time in the id is more than a minute ahead of the gateway's clock").at("/id")
 		}
 		return m.ID, nil
 	case k.haveIDs:
 		return "", refused(&push.Defect{Reason: push.MissingField, Field: "id"})
 	case key != "":
-		if at, ok := mintedAt(key); ok && at.After(now.Add(ahead)) {
+		if at, ok := push.MintedAt(key); ok && at.After(now.Add(ahead)) {
 			return "", newProblem(codeFutureID, "the time in the Idempotency-Key is more than a minute ahead of the gateway's clock")
 		}
 		return ids.derive(k.caller.Sender, m.App, ownerOf(m), key, now), nil

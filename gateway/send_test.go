@@ -44,7 +44,7 @@ func TestSend(t *testing.T) {
 	if strings.Contains(string(r.Value), "service_type") || strings.Count(string(r.Value), `"mode"`) != 1 {
 		t.Errorf("the record has what is for the gateway: %s", r.Value)
 	}
-	if at, ok := mintedAt(got.string("id")); !ok || !at.Equal(r.At) {
+	if at, ok := push.MintedAt(got.string("id")); !ok || !at.Equal(r.At) {
 		t.Errorf("the new id %s is of %v, accepted at %v", got.string("id"), at, r.At)
 	}
 	if c, ok := w.gateway.o.Signer.open("orders", got.string("receipt")); !ok || c.place != (Place{3, 0}) || c.topic != w.topic || c.owner.user != "u42" || c.app != "shop" {
@@ -175,7 +175,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	timed := id(plain, u)
-	if at, ok := mintedAt(timed); !ok || !at.Equal(minted) || timed == u || uuid.MustParse(timed).Variant() != uuid.RFC4122 {
+	if at, ok := push.MintedAt(timed); !ok || !at.Equal(minted) || timed == u || uuid.MustParse(timed).Variant() != uuid.RFC4122 {
 		t.Errorf("of key %s became %s", u, timed)
 	}
 	if again := id(plain, u); again != timed {

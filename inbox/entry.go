@@ -4,8 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -63,12 +61,8 @@ const (
 // in its id if it is a UUIDv7 of about that time, else at seen, when its first record was.
 func PositionOf(id string, seen time.Time) Position {
 	p := Position{At: seen.UTC().Truncate(time.Millisecond), ID: id}
-	u, err := uuid.Parse(id)
-	if err != nil || len(id) != 36 || u.Version() != 7 || u.Variant() != uuid.RFC4122 {
-		return p
-	}
-	if at := time.Unix(u.Time().UnixTime()).UTC().Truncate(time.Millisecond); at.After(seen.Add(-behind)) && at.Before(seen.Add(ahead)) {
-		p.At = at
+	if at, ok := push.MintedAt(id); ok && at.After(seen.Add(-behind)) && at.Before(seen.Add(ahead)) {
+		p.At = at.UTC()
 	}
 	return p
 }

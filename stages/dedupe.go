@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
@@ -96,7 +95,7 @@ func remembers(it *pipeline.Item, since, now time.Time) bool {
 	}
 	latest = latest.Add(timeSlack)
 	credible := func(at time.Time) bool { return !at.Before(since) && !at.After(latest) }
-	minted, known := dedupe.MintedAt(it.ID)
+	minted, known := push.MintedAt(it.ID)
 	return credible(it.FirstSeen.Time()) && (!known || credible(minted)) && !push.DerivedID(it.ID)
 }
 

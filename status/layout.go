@@ -3,10 +3,11 @@ package status
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Layout is how the ids minted from Since on are spread over partitions: by
@@ -65,7 +66,7 @@ const shardBits = 16
 // its own, a negative number: its rows never share a batch, which works, but
 // costs an insert each.
 func (ls Layouts) Bucket(id string) int64 {
-	millis, ok := uuidv7Millis(id)
+	millis, ok := push.MintedMillis(id)
 	hash := xxhash.Sum64String(id)
 	if !ok {
 		return int64(hash | 1<<63)
@@ -81,47 +82,3 @@ func (ls Layouts) Bucket(id string) int64 {
 	start := millis / 1000 / slice * slice
 	return start<<shardBits | int64(hash%uint64(l.Shards))
 }
-
-// uuidv7Millis is the time a UUIDv7 was minted at, in milliseconds since 1970.
-// ok is false for anything that is not one in its canonical form of 36
-// characters; hex digits may be of either case.
-func uuidv7Millis(id string) (millis int64, ok bool) {
-	if len(id) != 36 || id[8] != '-' || id[13] != '-' || id[18] != '-' || id[23] != '-' || id[14] != '7' {
-		return 0, false
-	}
-	var bad byte
-	for i := 0; i < len(id); i++ {
-		v := hexValues[id[i]]
-		switch i {
-		case 8, 13, 18, 23:
-			continue
-		case 19:
-			if v>>2 != 2 { // variant: binary 10xx
-				return 0, false
-			}
-		}
-		bad |= v
-		if i < 13 {
-			millis = millis<<4 | int64(v&0xf)
-		}
-	}
-	return millis, bad != notHex
-}
-
-// notHex marks a byte that is no hex digit. Its bits cannot come from or-ing
-// digits together.
-const notHex = math.MaxUint8
-
-// hexValues maps a byte to its value as a hex digit.
-var hexValues = func() (t [256]byte) {
-	for i := range t {
-		t[i] = notHex
-	}
-	for i := range 10 {
-		t['0'+i] = byte(i)
-	}
-	for i := range 6 {
-		t['a'+i], t['A'+i] = byte(10+i), byte(10+i)
-	}
-	return t
-}()

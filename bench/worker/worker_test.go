@@ -22,7 +22,6 @@ import (
 	"github.com/pushfleet/pushfleet/bench/servers"
 	"github.com/pushfleet/pushfleet/bench/usage"
 	"github.com/pushfleet/pushfleet/configs"
-	"github.com/pushfleet/pushfleet/dedupe"
 	"github.com/pushfleet/pushfleet/deploy/local/localtest"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/decode"
@@ -284,7 +283,7 @@ func TestStandardBacklog(t *testing.T) {
 		if r.Want.Copy {
 			continue
 		}
-		if minted, is := dedupe.MintedAt(m.ID); !is || minted.UnixMilli() != at.Add(spacing*time.Duration(i)).UnixMilli() {
+		if minted, is := push.MintedAt(m.ID); !is || minted.UnixMilli() != at.Add(spacing*time.Duration(i)).UnixMilli() {
 			t.Fatalf("record %d is %s, minted at %v", i, m.ID, minted)
 		}
 		number, _ := people.Find(m.UserID)
