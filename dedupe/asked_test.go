@@ -64,13 +64,18 @@ func TestOnlyWindowsThatMayKnowAnIDAreAsked(t *testing.T) {
 func TestIDsMintedAheadAreRememberedWhereTheyAreAsked(t *testing.T) {
 	for _, row := range []struct {
 		why  string
-		wipe bool // the filters, before the add: it makes them
-		add  time.Duration
+		wipe bool          // the filters, before the add: it makes them
+		add  time.Duration // after the window before began
+		at   time.Duration // minted so long after its own began
 	}{
-		{"hours before the window", false, time.Hour},
-		{"hours before, and no filter is there", true, time.Hour},
-		{"minutes before the window", false, 6*time.Hour - time.Minute},
-		{"minutes before, and no filter is there", true, 6*time.Hour - time.Minute},
+		{"hours before the window", false, time.Hour, time.Hour},
+		{"hours before, and no filter is there", true, time.Hour, time.Hour},
+		{"minutes before the window", false, 6*time.Hour - time.Minute, time.Hour},
+		{"minutes before, and no filter is there", true, 6*time.Hour - time.Minute, time.Hour},
+		{"minted when the window has just become the only one that is asked", false, time.Hour, youngBy},
+		{"minted soon afterwards", false, time.Hour, youngBy + time.Minute},
+		{"minted late in the window", false, 6*time.Hour - time.Minute, 5*time.Hour + 59*time.Minute},
+		{"minted in its last ms", false, 6*time.Hour - time.Minute, 6*time.Hour - time.Millisecond},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
@@ -80,10 +85,10 @@ func TestIDsMintedAheadAreRememberedWhereTheyAreAsked(t *testing.T) {
 				if row.wipe {
 					r.Wipe()
 				}
-				ids := uuids(next.start.Add(time.Hour), 500, "ahead")
+				ids := uuids(next.start.Add(row.at), 500, "ahead")
 				add(t, f, ids...)
 				must(t, f.Prepare(t.Context()))
-				time.Sleep(time.Until(next.start.Add(time.Hour)))
+				time.Sleep(time.Until(next.start.Add(row.at)))
 				must(t, f.Prepare(t.Context()))
 				for who, f := range map[string]*Filter{"the worker": f, "its heir": another(t, f)} {
 					if n := check(t, f, ids...); n != len(ids) {
@@ -146,6 +151,56 @@ func TestAMarkIsItsShards(t *testing.T) {
 			})
 		})
 	}
+}
+
+// between does something before the second pipeline.
+type between struct {
+	refusing
+	pipelines int
+	do        func()
+}
+
+func (h *between) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if h.pipelines++; h.pipelines == 2 {
+			h.do()
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// A mark that the first question found and the second one does not: what the filters answered
+// beside it is not believed.
+func TestAMarkThatIsGoneByTheSecondQuestion(t *testing.T) {
+	bubble(t, small(), func(t *testing.T, f *Filter, r *embedded.Redis) {
+		must(t, f.DeclareNew(t.Context()))
+		w := f.window(f.number(time.Now()))
+		marked := func(why string, f *Filter, ids []string, gone func()) {
+			t.Helper()
+			h := &between{do: gone}
+			f.client.AddHook(h)
+			maybe := make([]bool, len(ids))
+			must(t, f.Check(t.Context(), ids, maybe))
+			for i, id := range ids {
+				if shards.FilterShard(id) == 7 && !maybe[i] {
+					t.Fatalf("%s: %s is of the marked shard and believed to be new", why, id)
+				}
+			}
+			if h.pipelines != 2 {
+				t.Errorf("%s: %d round trips, want 2", why, h.pipelines)
+			}
+		}
+		must(t, f.mark(t.Context(), w, []*ask{{w: w, k: 7}}))
+		slow := another(t, f)
+		slow.now = func() time.Time { return time.Now().Add(-9 * time.Minute) }
+		time.Sleep(time.Until(f.expiry(w).Add(-time.Second)))
+		marked("expired", slow, names(600, "old"), func() { time.Sleep(2 * time.Second) })
+
+		w = f.window(f.number(time.Now()))
+		must(t, f.Prepare(t.Context()))
+		must(t, f.mark(t.Context(), w, []*ask{{w: w, k: 7}}))
+		marked("wiped", another(t, f), names(600, "new"), r.Wipe)
+	})
 }
 
 // later refuses from the second pipeline on.

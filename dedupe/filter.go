@@ -111,6 +111,7 @@ func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
 
 func (f *Filter) done(s *scratch) {
 	clear(s.asks)
+	clear(s.marks)
 	clear(s.args)
 	f.scratches.Put(s)
 }
@@ -120,7 +121,7 @@ func (f *Filter) done(s *scratch) {
 // the same length. It is one pipelined round trip of up to 64 commands where all
 // ids were minted in the current window, after its first 15 minutes, 128 where none
 // was, and 64 more in the last 20 minutes of a window; and one more about the marks, in a
-// cluster 64. Where that one finds a mark, a second round trip asks whose it is.
+// cluster 64. Where that one finds a mark, a second round trip asks all again, shard by shard.
 //
 // An error means that Redis could not be asked; then maybe says nothing.
 func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
@@ -139,19 +140,10 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 		return nil
 	}
 	s.askMarks(ctx, f.cluster)
-	cmds := make([]redis.Cmder, 0, len(s.marks)+len(s.asks))
-	for i := range s.marks {
-		cmds = append(cmds, s.marks[i].cmd)
-	}
-	for i := range s.asks {
-		cmds = append(cmds, s.asks[i].cmd)
-	}
-	if err := f.ask(ctx, cmds); err != nil {
-		return err
-	}
-	whose, err := s.readMarks()
+	whose, err := f.ask(ctx, s)
 	if err == nil && !whose {
-		err = f.lookForMarks(ctx, s)
+		s.askAnew(ctx)
+		_, err = f.ask(ctx, s)
 	}
 	if err != nil {
 		return err
@@ -165,18 +157,21 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 	return nil
 }
 
-// ask sends questions in one pipeline. Each has its own answer, or its server's error.
-func (f *Filter) ask(ctx context.Context, cmds []redis.Cmder) error {
+// ask sends the questions in one pipeline, and reads those about marks: whose is as of
+// readMarks. Each question has its own answer, or its server's error. Those about marks go
+// first: what a filter refused before it was asked has a mark that is found.
+func (f *Filter) ask(ctx context.Context, s *scratch) (whose bool, err error) {
 	pipe := f.client.Pipeline()
-	for _, cmd := range cmds {
-		if err := pipe.Process(ctx, cmd); err != nil {
-			return fmt.Errorf("asking the Bloom filters: %w", err)
-		}
+	for i := range s.marks {
+		_ = pipe.Process(ctx, s.marks[i].cmd) // a pipeline only notes it
+	}
+	for i := range s.asks {
+		_ = pipe.Process(ctx, s.asks[i].cmd)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !shards.Answered(err) {
-		return fmt.Errorf("asking the Bloom filters: %w", err)
+		return false, fmt.Errorf("asking the Bloom filters: %w", err)
 	}
-	return nil
+	return s.readMarks()
 }
 
 // questions makes the commands, and answers for the shards that need not be

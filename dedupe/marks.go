@@ -48,17 +48,13 @@ func (s *scratch) readMarks() (whose bool, err error) {
 	return whose, nil
 }
 
-// lookForMarks asks each shard by itself. A filter is full for hours, so that this is a
-// second round trip of many calls, but none of most days.
-func (f *Filter) lookForMarks(ctx context.Context, s *scratch) error {
+// askAnew makes all commands again, with one about the marks of each shard. A filter is full
+// for hours, so that this is a second round trip of many calls, but none of most days. The
+// filters are asked again as well: a mark may be gone by now, and their earlier answers
+// would then be believed although it was there.
+func (s *scratch) askAnew(ctx context.Context) {
+	for i := range s.asks {
+		s.asks[i].cmd = redis.NewCmd(ctx, s.asks[i].cmd.Args()...)
+	}
 	s.askMarks(ctx, true)
-	cmds := make([]redis.Cmder, len(s.marks))
-	for i := range s.marks {
-		cmds[i] = s.marks[i].cmd
-	}
-	if err := f.ask(ctx, cmds); err != nil {
-		return err
-	}
-	_, err := s.readMarks()
-	return err
 }
