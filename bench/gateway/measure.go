@@ -48,6 +48,9 @@ func Run(ctx context.Context, o Options) (r *Result, err error) {
 	if r.PeakRSS, err = usage.PeakMemory(w.gateway.PID()); err != nil {
 		return nil, err
 	}
+	// The kernel reads its counters without those that processors have not added yet, so that
+	// a peak may be below what was read earlier by as many pages.
+	r.PeakRSS = max(r.PeakRSS, r.IdleRSS, r.StartRSS)
 	if code, err := w.gateway.Term(ctx); err != nil || code != 0 {
 		return nil, errors.Join(fmt.Errorf("the gateway ended with status %d%s", code, w.gateway.Tail()), err)
 	}
