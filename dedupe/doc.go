@@ -3,7 +3,7 @@
 // current and the previous one are asked; in the last 20 minutes of a window the
 // next one too, which has begun for workers whose clocks are ahead. An id that
 // tells that it was minted in the current window, after its first 15 minutes, is in that
-// one if it is in any, and is not asked about in the previous one.
+// one if it is in either, and is not asked about in the previous one.
 //
 // The answers are hints. "No" is certain and saves a read of the status store;
 // "maybe" costs one. Whatever happens to a filter (full, wiped) must therefore

@@ -186,7 +186,8 @@ func (f *Filter) insert(ctx context.Context, w *window, ks []int, item string) e
 	return failed
 }
 
-// expiry is when a window is not asked any more, by any clock.
+// expiry is when a window is not asked any more, by clocks that are up to slack behind. One
+// that is further behind asks for filters that are gone, and hears maybe of all ids.
 func (f *Filter) expiry(w *window) time.Time { return w.end.Add(f.Window + slack) }
 
 func allShards() []int {

@@ -22,7 +22,7 @@ type window struct {
 	// that was wiped and made again does not.
 	born [shards.Filters]atomic.Int64
 	// full[k] is set when filter k refused an item of ours: it missed adds for
-	// good, and we put the mark.
+	// good, and the add that found it full, or the next one, puts the mark.
 	full [shards.Filters]atomic.Bool
 }
 
@@ -38,8 +38,8 @@ func newWindow(number int64, length time.Duration) *window {
 }
 
 // minted reports whether an id is a UUIDv7 that was minted in this window, and not in its
-// first minutes. Whoever added such an id before the window began has added it here as
-// well; ids of the first minutes are asked about in both windows instead, so that clocks
+// first minutes. Whoever added such an id in the window before has added it here as well;
+// ids of the first minutes are asked about in both windows instead, so that clocks
 // that differ a little cost no second add.
 func (w *window) minted(id string) bool {
 	at, ok := push.MintedMillis(id)

@@ -61,7 +61,7 @@ func (s *Source) isTrickle(came amount, room int) bool {
 }
 
 // restUntil is when a source polls again after a trickle: sooner where a partition must be
-// checked, and where its client must be woken.
+// checked, as it was known before the poll, and after as long as one poll may wait at most.
 func (s *Source) restUntil(again, now time.Time) time.Time {
 	return sooner(again, now.Add(min(s.options.Linger/paces, waking)))
 }

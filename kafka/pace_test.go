@@ -106,7 +106,7 @@ func TestWhatATrickleIs(t *testing.T) {
 }
 
 // A pause is a quarter of the linger, but no partition that must be checked waits for its
-// end, and the client is woken every second.
+// end, and it is never longer than a poll may wait.
 func TestHowLongATrickleRests(t *testing.T) {
 	now := time.Now()
 	for _, row := range []struct {
