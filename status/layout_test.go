@@ -37,9 +37,29 @@ func TestBucketNeverChanges(t *testing.T) {
 // Ids that are no UUIDv7 have partitions of their own.
 func TestOtherIDsAreAmongNoSlices(t *testing.T) {
 	const good = "01a1fd03-14c0-7abc-8def-0123456789ab"
-	for _, id := range []string{good[:35], strings.Replace(good, "-7", "-4", 1), "{" + good[:34] + "}", "order-17", ""} {
-		if b := DefaultLayouts().Bucket(id); b >= 0 {
-			t.Errorf("Bucket(%q) = %d, among the slices", id, b)
+	if b := DefaultLayouts().Bucket(good); b < 0 {
+		t.Fatalf("Bucket(%q) = %d, among no slices", good, b)
+	}
+	for _, tt := range []struct{ why, id string }{
+		{"empty", ""},
+		{"a name", "order-17"},
+		{"too short", good[:35]},
+		{"too long", good + "0"},
+		{"version 4", strings.Replace(good, "-7", "-4", 1)},
+		{"a variant that is not RFC 9562's", strings.Replace(good, "-8", "-c", 1)},
+		{"a variant that is no digit", strings.Replace(good, "-8", "-z", 1)},
+		{"no dashes", strings.ReplaceAll(good, "-", "0")},
+		{"no first dash", good[:8] + "0" + good[9:]},
+		{"no second dash", good[:13] + "0" + good[14:]},
+		{"no third dash", good[:18] + "0" + good[19:]},
+		{"no last dash", good[:23] + "0" + good[24:]},
+		{"a letter past f in the time", "g" + good[1:]},
+		{"a letter past f at the end", good[:35] + "g"},
+		{"bytes above ASCII", "\xff" + good[1:]},
+		{"braces", "{" + good[:34] + "}"},
+	} {
+		if b := DefaultLayouts().Bucket(tt.id); b >= 0 {
+			t.Errorf("%s: Bucket(%q) = %d, among the slices", tt.why, tt.id, b)
 		}
 	}
 }
