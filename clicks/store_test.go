@@ -73,14 +73,14 @@ func TestThePartitionIsTheIds(t *testing.T) {
 	if p := periodOf(noonID); p != int(noon.Unix()/(30*24*60*60)) || p == timeless {
 		t.Errorf("period %d", p)
 	}
-	if got := SentAt(noonID, noon.Add(time.Hour)); !got.Equal(noon) {
+	if got := SentAt(noonID, noon.Add(time.Hour)); !got.Equal(noon) || got.Location() != time.UTC {
 		t.Errorf("sent at %v", got)
 	}
 	for _, id := range []string{"", "order-17", "k-mCKsbGbFj3y0hLr0Vg1DqcNnbhC6Rb0d", strings.ReplaceAll(noonID, "-7", "-4"), "{" + noonID + "}", strings.ReplaceAll(noonID, "-", "")} {
 		if p := periodOf(id); p != timeless {
 			t.Errorf("%q is in period %d", id, p)
 		}
-		if got := SentAt(id, noon.Add(time.Microsecond)); !got.Equal(noon) {
+		if got := SentAt(id, noon.Add(time.Microsecond)); !got.Equal(noon) || got.Location() != time.UTC {
 			t.Errorf("%q was sent at %v", id, got)
 		}
 	}

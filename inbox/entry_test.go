@@ -31,7 +31,7 @@ func TestPositionOf(t *testing.T) {
 		{"in braces", "{" + id + "}", minted.Add(time.Second), minted.Add(time.Second)},
 		{"a name", "order-4711", minted.Add(999 * time.Microsecond), minted},
 	} {
-		if got := PositionOf(tt.id, tt.seen); !got.At.Equal(tt.want) || got.ID != tt.id {
+		if got := PositionOf(tt.id, tt.seen); !got.At.Equal(tt.want) || got.At.Location() != time.UTC || got.ID != tt.id {
 			t.Errorf("%s: %v, want %v", tt.why, got.At, tt.want)
 		}
 	}
