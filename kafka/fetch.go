@@ -36,7 +36,7 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) {
+		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) && !s.hasBacklog(want) {
 			wait(polling, nil, s.restUntil(again, time.Now()))
 		}
 		cancel()
@@ -58,6 +58,20 @@ type amount struct{ records, bytes int }
 // isTrickle reports whether the records of a poll for which there was room came one by one.
 func (s *Source) isTrickle(came amount, room int) bool {
 	return came.records > 0 && came.records < min(room, s.options.BatchRecords/few) && came.bytes < maxFetch/few
+}
+
+// hasBacklog reports whether more than a trickle is known to wait in the logs of the
+// partitions that are not paused: what came was the rest of a fetch, and the next one is full.
+func (s *Source) hasBacklog(paused map[push.Partition]bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var behind int64
+	for p, a := range s.parts {
+		if !paused[p] {
+			behind += max(0, a.high-a.position())
+		}
+	}
+	return behind >= int64(s.options.BatchRecords/few)
 }
 
 // restUntil is when a source polls again after a trickle: sooner where a partition must be

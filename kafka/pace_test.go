@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/pushfleet/pushfleet/push"
 )
 
 // Records that come one by one cost a request for each quarter of the linger and not one
@@ -105,6 +108,39 @@ func TestWhatATrickleIs(t *testing.T) {
 	}
 }
 
+// What waits in a log counts where it is fetched: not in a partition that is paused, and not
+// before the log's end is known.
+func TestWhatABacklogIs(t *testing.T) {
+	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
+	for _, row := range []struct {
+		why      string
+		high     [2]int64 // of two partitions that are read up to offset 1,000
+		isPaused bool     // the second one
+		want     bool
+	}{
+		{"all is read", [2]int64{1000, 1000}, false, false},
+		{"a twentieth of a batch", [2]int64{1500, 1000}, false, true},
+		{"a twentieth, in both together", [2]int64{1200, 1300}, false, true},
+		{"less", [2]int64{1200, 1299}, false, false},
+		{"a twentieth, but part of it is not fetched", [2]int64{1200, 9000}, true, false},
+		{"one end is not known, and takes nothing from the other's", [2]int64{-1, 1500}, false, true},
+	} {
+		s.parts = map[push.Partition]*assignment{}
+		paused := map[push.Partition]bool{}
+		for i, high := range row.high {
+			a := part(&s.options, int32(i))
+			a.next, a.high = 1000, high
+			s.parts[a.partition] = a
+			if i == 1 && row.isPaused {
+				paused[a.partition] = true
+			}
+		}
+		if got := s.hasBacklog(paused); got != row.want {
+			t.Errorf("%s: %t, want %t", row.why, got, row.want)
+		}
+	}
+}
+
 // A pause is a quarter of the linger, but no partition that must be checked waits for its
 // end, and it is never longer than a poll may wait.
 func TestHowLongATrickleRests(t *testing.T) {
@@ -132,36 +168,43 @@ func TestHowLongATrickleRests(t *testing.T) {
 }
 
 // A backlog is polled as it comes, however little a poll may bring: there is room for no
-// more in delayed topics, which share theirs, and where batches are small.
+// more in delayed topics, which share theirs, and where batches are small; and a fetch that
+// holds somewhat more than a batch is polled twice.
 func TestABacklogIsNoTrickle(t *testing.T) {
 	delayed := []SourceTopic{{Name: "t0", Kind: Retry, Delay: time.Second}, {Name: "t1", Kind: Retry, Delay: 2 * time.Minute},
 		{Name: "t2", Kind: Retry, Delay: 5 * time.Minute}, {Name: "t3", Kind: Retry, Delay: 30 * time.Minute}, {Name: "t4", Kind: Hold}, {Name: "t5", Kind: Hold}}
 	for _, row := range []struct {
-		why     string
-		options SourceOptions
-		within  time.Duration // with the pause of each poll 10 s and 2.4 s
+		why        string
+		options    SourceOptions
+		partitions int
+		codec      kgo.CompressionCodec
+		produced   int           // at once
+		within     time.Duration // with the pause of each poll 10 s, 2.4 s and 2.9 s
 	}{
-		{"delayed topics", SourceOptions{Topics: delayed, Linger: 500 * time.Millisecond}, 2 * time.Second},
-		{"small batches", SourceOptions{Topics: mainTopic("t0"), Linger: 100 * time.Millisecond, BatchBytes: 128 << 10}, 500 * time.Millisecond},
+		{"delayed topics", SourceOptions{Topics: delayed, Linger: 500 * time.Millisecond}, 18, kgo.SnappyCompression(), 20_200, 2 * time.Second},
+		{"small batches", SourceOptions{Topics: mainTopic("t0"), Linger: 100 * time.Millisecond, BatchBytes: 128 << 10}, 18, kgo.SnappyCompression(), 20_200, 500 * time.Millisecond},
+		{"fetches of little more than a batch", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond, BatchRecords: 1000}, 1, kgo.NoCompression(), 1010, time.Second},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const n, partitions = 20_000, 18
-				v := newVirtual(t, kfake.SeedTopics(partitions, "t0", "t1", "t2", "t3", "t4", "t5"))
-				writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				const n = 20_200
+				v := newVirtual(t, kfake.SeedTopics(int32(row.partitions), "t0", "t1", "t2", "t3", "t4", "t5"))
+				writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+					kgo.ProducerBatchCompression(row.codec))
 				if err != nil {
 					t.Fatal(err)
 				}
 				records := make([]*kgo.Record, n)
 				for i := range records {
-					records[i] = &kgo.Record{Topic: "t0", Partition: int32(i % partitions), Headers: []kgo.RecordHeader{header("pf-v", "1")},
+					records[i] = &kgo.Record{Topic: "t0", Partition: int32(i % row.partitions), Headers: []kgo.RecordHeader{header("pf-v", "1")},
 						Value: make([]byte, 600), Timestamp: time.Now().Add(-time.Minute)}
 				}
-				err = writer.ProduceSync(t.Context(), records...).FirstErr()
-				writer.Close()
-				if err != nil {
-					t.Fatal(err)
+				for some := range slices.Chunk(records, row.produced) {
+					if err := writer.ProduceSync(t.Context(), some...).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
 				}
+				writer.Close()
 				row.options.Group, row.options.OpenRecords = "g", 200_000
 				s, err := NewSource(v.options(v.network.DialContext), row.options)
 				if err != nil {
@@ -194,21 +237,48 @@ func TestABacklogIsNoTrickle(t *testing.T) {
 	}
 }
 
+// resting is a source that has just polled one record and pauses for a second.
+func resting(t *testing.T) *Source {
+	v := newVirtual(t)
+	s, open := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger = 10 * time.Second })
+	done(open) // it came by a poll that found less than there was room for
+	writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return s
+}
+
+// What ends a poll ends a pause: a source that the group has expelled, say, acts on it at once.
+func TestAPauseIsInterrupted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := resting(t)
+		before := time.Now()
+		s.mu.Lock()
+		s.reclaim = true
+		s.interrupt()
+		s.mu.Unlock()
+		synctest.Wait()
+		s.mu.Lock()
+		if s.reclaim || time.Since(before) > 0 {
+			t.Errorf("after %v it has not acted on what it was interrupted for", time.Since(before))
+		}
+		s.mu.Unlock()
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whoever closes a source does not wait until it may poll again.
 func TestAPauseEndsWithItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		v := newVirtual(t)
-		s, open := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger = 10 * time.Second })
-		done(open) // it came by a poll that found less than there was room for
-		writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer writer.Close()
-		if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait() // it has polled, and pauses
+		s := resting(t)
 		before := time.Now()
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
