@@ -24,9 +24,10 @@ type nemesis struct {
 	callers  *callers // nil = there are none
 	say      func(format string, args ...any)
 
-	judged   func(context.Context) error // waits until all is read that commits have passed
-	produced func() int64                // bytes of records so far
-	loaded   chan struct{}               // closed when all records are produced
+	judged    func(context.Context) error // waits until all is read that commits have passed
+	committed func() int64                // records so far, by the newest sample
+	produced  func() int64                // bytes of records so far
+	loaded    chan struct{}               // closed when all records are produced
 
 	doing   sync.WaitGroup
 	keys    sync.Mutex // held while an exchange of keys is under way
@@ -35,6 +36,7 @@ type nemesis struct {
 	shuts   []invariants.Span      // guarded by mu; when the fleet could not reach the status store
 	unread  []death                // guarded by mu; whose rows could not be read yet
 	gone    bool                   // guarded by mu; the status store is away for everybody
+	past    int64                  // guarded by world.serving of Cassandra; committed when its last outage ended
 	prints  []invariants.Footprint // guarded by mu; of workers while a store was away
 	joined  []*slot                // guarded by mu; members that may leave, oldest first
 	members int                    // guarded by mu; that ever joined

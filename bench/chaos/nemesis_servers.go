@@ -17,6 +17,10 @@ import (
 func (n *nemesis) server(ctx context.Context, a Action) error {
 	n.world.serving[a.Target].Lock()
 	defer n.world.serving[a.Target].Unlock()
+	if a.Target == Cassandra && a.Fault != Lag {
+		n.awaitWork(ctx)
+		defer func() { n.past = n.committed() }()
+	}
 	e := invariants.Event{Kind: string(a.Fault), Target: a.Target, Start: time.Now(), Stalls: true, Unrecordable: a.Target == Cassandra, Mute: a.Target == Kafka, Bars: true, Serves: a.Target != Kafka}
 	if a.Target == Kafka {
 		e.Loads = a.Fault == Kill || a.Fault == Stop || a.Fault == Full
@@ -59,6 +63,22 @@ func (n *nemesis) server(ctx context.Context, a Action) error {
 	}
 	return err
 }
+
+// awaitWork waits until the fleet has committed something since Cassandra was away, or since
+// the run began: what is not at work loses nothing by an outage, and shows nothing. On a busy
+// machine Cassandra takes so long to start that the next outage is due by then. A fleet that
+// does not come back is not waited for.
+func (n *nemesis) awaitWork(ctx context.Context) {
+	for began := time.Now(); n.committed() <= n.past; hold(ctx, samplePause) {
+		if time.Since(began) > workPatience || ctx.Err() != nil {
+			n.say("cassandra goes away from a fleet that has committed nothing for %v", time.Since(began).Round(time.Second))
+			return
+		}
+	}
+}
+
+// workPatience is above what workers take on a busy machine until they write again.
+const workPatience = 30 * time.Second
 
 // memoryOnly leaves out of footprints what a worker with records in hand opens
 // and closes as it goes, and hardly has when it was just started. backlog is its

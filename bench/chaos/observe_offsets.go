@@ -227,6 +227,16 @@ func (s *sampler) lag() (lag int64, pass int, err error) {
 	return lag, s.pass, s.asking
 }
 
+// committed is how many records are committed, by the newest sample.
+func (s *sampler) committed() (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sample := range s.latest {
+		n += sample.Committed
+	}
+	return n
+}
+
 // behind names the partitions with lag.
 func (s *sampler) behind() string {
 	s.mu.Lock()

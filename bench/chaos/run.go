@@ -170,7 +170,7 @@ func (u *run) observe(ctx context.Context) (err error) {
 		return err
 	}
 	u.nemesis = &nemesis{world: u.world, arrivals: u.arrivals, status: u.status, callers: u.callers, say: u.Progress,
-		judged: u.sampler.awaitLook, produced: u.ledger.bytes, loaded: make(chan struct{})}
+		judged: u.sampler.awaitLook, committed: u.sampler.committed, produced: u.ledger.bytes, loaded: make(chan struct{})}
 	return nil
 }
 
