@@ -97,9 +97,12 @@ long_first() {
   printf %s "$packages" | grep -Ev "$long" || true
 }
 
-# from_inside PACKAGES AT_ONCE runs the tests that link what they test.
+# from_inside PACKAGES AT_ONCE runs the tests that link what they test. With the race
+# detector a collection of garbage is dear, and their heaps are small: at 400 % they take
+# 10 to 20 % less CPU.
 from_inside() {
   local packages=$1 at_once=$2 status=0
+  local -x GOGC=${GOGC:-400}
   echo "-- with -race" && (grep -Ev "$harness" <<<"$packages" || true) | long_first | go_tests -race -p "$at_once" || status=$?
   echo "-- without, where files say so" &&
     deploy/local/raceless.sh -count=1 -vet=off -timeout "${TIMEOUT:-60m}" -p "$at_once" 2>&1 | tee -a "$log" || status=$?
