@@ -151,20 +151,22 @@ func (a *assignment) begin(at stand, from int64) (start int64) {
 	return at.committed
 }
 
-// take adds polled records. A partition of a retry, deferral or hold topic stops at the first
-// record whose headers cannot be read: that record and all after it stay in Kafka.
-func (a *assignment) take(records []*kgo.Record, now time.Time) {
+// take adds polled records, and returns their bytes as they came. A partition of a retry,
+// deferral or hold topic stops at the first record whose headers cannot be read: that record
+// and all after it stay in Kafka.
+func (a *assignment) take(records []*kgo.Record, now time.Time) (bytes int) {
 	a.waiting = slices.Grow(a.waiting, len(records))
 	for _, r := range records {
 		if a.ended || a.stopped != nil {
-			return
+			return bytes
 		}
 		a.doubt(r.LeaderEpoch)
 		h, err := a.keep(r, now)
 		if err != nil {
 			a.stopped = &PartitionError{Partition: a.partition, Offset: r.Offset, Err: err}
-			return
+			return bytes
 		}
+		bytes += h.size
 		if h.due, _ = a.topic.due(&h); h.due.Before(now) {
 			h.due = now
 		}
@@ -176,6 +178,7 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) {
 		a.next = r.Offset + 1
 		a.failing, a.spoiltSince = nil, time.Time{}
 	}
+	return bytes
 }
 
 // leaveOut notes a batch that cannot be unpacked, and returns where to read on.

@@ -16,6 +16,7 @@ import (
 // the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
 	paused := make(map[push.Partition]bool) // what the client has been told
+	var pace pace
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if e := s.expulsion; e != nil {
@@ -36,48 +37,11 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) && !s.hasBacklog(want) {
+		} else if came := s.poll(polling, room, again); pace.rests(s, came, room, want) {
 			wait(polling, nil, s.restUntil(again, time.Now()))
 		}
 		cancel()
 	}
-}
-
-// A poll that brings less than a few-th of a batch and of a fetch is followed by a pause of
-// a paces-th of the linger: what came mostly waits for others anyway, and each poll costs a
-// request, of which a broker would answer more than a thousand a second with some records
-// each.
-const (
-	few   = 20
-	paces = 4
-)
-
-// amount is how much a poll brought.
-type amount struct{ records, bytes int }
-
-// isTrickle reports whether the records of a poll for which there was room came one by one.
-func (s *Source) isTrickle(came amount, room int) bool {
-	return came.records > 0 && came.records < min(room, s.options.BatchRecords/few) && came.bytes < maxFetch/few
-}
-
-// hasBacklog reports whether more than a trickle is known to wait in the logs of the
-// partitions that are not paused: what came was the rest of a fetch, and the next one is full.
-func (s *Source) hasBacklog(paused map[push.Partition]bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var behind int64
-	for p, a := range s.parts {
-		if !paused[p] {
-			behind += max(0, a.high-a.position())
-		}
-	}
-	return behind >= int64(s.options.BatchRecords/few)
-}
-
-// restUntil is when a source polls again after a trickle: sooner where a partition must be
-// checked, as it was known before the poll, and after as long as one poll may wait at most.
-func (s *Source) restUntil(again, now time.Time) time.Time {
-	return sooner(again, now.Add(min(s.options.Linger/paces, waking)))
 }
 
 // reserve says how many records may be polled, which partitions must be paused
@@ -233,12 +197,12 @@ func (s *Source) goTo(at offsets) {
 // returns the partitions that stopped now, and the offsets to read on from: after
 // batches that cannot be unpacked, and at spoilt data that is fetched once more.
 func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionError, behind offsets) {
-	now := time.Now()
+	now, kept := time.Now(), 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() {
 		if came.records > 0 { // rises at once with large records, falls slowly with small ones
-			s.typical = max(leastTypical, came.bytes/came.records, (3*s.typical+came.bytes/came.records)/4)
+			s.typical = max(leastTypical, kept/came.records, (3*s.typical+kept/came.records)/4)
 		}
 	}()
 	s.noteTopicIDs(fetches)
@@ -247,13 +211,13 @@ func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionErr
 		if a == nil || a.ended {
 			return
 		}
-		if p.HighWatermark >= 0 {
+		if p.HighWatermark > 0 || p.HighWatermark == 0 && p.Err == nil { // the client's own errors have 0
 			a.high, a.answeredAt = p.HighWatermark, now
 		}
 		before, held := a.stopped, a.waitingBytes
 		a.doubt(s.leaderEpoch(a.partition)) // its log may begin with what its predecessor had not told
-		a.take(p.Records, now)
-		came.records, came.bytes = came.records+len(p.Records), came.bytes+a.waitingBytes-held
+		came.records, came.bytes = came.records+len(p.Records), came.bytes+a.take(p.Records, now)
+		kept += a.waitingBytes - held
 		if errors.Is(p.Err, errNoRoom) {
 			a.crowdedAt = now // it comes with a later fetch
 			return

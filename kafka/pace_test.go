@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,7 +84,7 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 	}
 }
 
-// A poll after which it pauses found less than there was room for, and little of a batch
+// A poll after which it rests found less than there was room for, and little of a batch
 // and of a fetch.
 func TestWhatATrickleIs(t *testing.T) {
 	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
@@ -102,43 +101,131 @@ func TestWhatATrickleIs(t *testing.T) {
 		{"few records that are large: they fill fetches", amount{13, 13 * 4096}, 10_000, false},
 		{"as many as there was room for: more may wait", amount{40, 20_000}, 40, false},
 	} {
-		if got := s.isTrickle(row.came, row.room); got != row.want {
+		if got := new(pace).rests(s, row.came, row.room, nil); got != row.want {
 			t.Errorf("%s: %t, want %t", row.why, got, row.want)
 		}
 	}
 }
 
-// What waits in a log counts where it is fetched: not in a partition that is paused, and not
-// before the log's end is known.
+// What waits in a log counts where it can be fetched: not in a partition that is paused, not
+// before the log's end is known, and not at offsets that have no record.
 func TestWhatABacklogIs(t *testing.T) {
 	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
+	type log struct {
+		high, next, committed, empty int64
+		paused                       bool
+	}
+	read := log{1000, 1000, 900, -1, false}
 	for _, row := range []struct {
-		why      string
-		high     [2]int64 // of two partitions that are read up to offset 1,000
-		isPaused bool     // the second one
-		want     bool
+		why     string
+		logs    [2]log
+		records int
 	}{
-		{"all is read", [2]int64{1000, 1000}, false, false},
-		{"a twentieth of a batch", [2]int64{1500, 1000}, false, true},
-		{"a twentieth, in both together", [2]int64{1200, 1300}, false, true},
-		{"less", [2]int64{1200, 1299}, false, false},
-		{"a twentieth, but part of it is not fetched", [2]int64{1200, 9000}, true, false},
-		{"one end is not known, and takes nothing from the other's", [2]int64{-1, 1500}, false, true},
+		{"all is read", [2]log{read, read}, 0},
+		{"one is behind", [2]log{{1007, 1000, 900, -1, false}, read}, 7},
+		{"both are", [2]log{{1007, 1000, 900, -1, false}, {1004, 1000, 900, -1, false}}, 11},
+		{"one is paused", [2]log{{1007, 1000, 900, -1, false}, {9000, 1000, 900, -1, true}}, 7},
+		{"one end is not known, and takes nothing from the other's", [2]log{{-1, 1000, 900, -1, false}, {1007, 1000, 900, -1, false}}, 7},
+		{"nothing is read yet of what follows a commit", [2]log{{1000, -1, 900, -1, false}, read}, 100},
+		{"at the end are markers of transactions", [2]log{{1007, 1000, 900, 1007, false}, read}, 0},
+		{"new records are behind such markers", [2]log{{1010, 1000, 900, 1007, false}, read}, 3},
 	} {
 		s.parts = map[push.Partition]*assignment{}
 		paused := map[push.Partition]bool{}
-		for i, high := range row.high {
+		for i, l := range row.logs {
 			a := part(&s.options, int32(i))
-			a.next, a.high = 1000, high
+			a.high, a.next, a.committed, a.empty = l.high, l.next, l.committed, l.empty
 			s.parts[a.partition] = a
-			if i == 1 && row.isPaused {
+			if l.paused {
 				paused[a.partition] = true
 			}
 		}
-		if got := s.hasBacklog(paused); got != row.want {
-			t.Errorf("%s: %t, want %t", row.why, got, row.want)
+		s.typical = 300
+		if got := s.backlog(paused); got != (amount{row.records, row.records * 300}) {
+			t.Errorf("%s: %v, want %d records of 300 bytes", row.why, got, row.records)
 		}
 	}
+}
+
+// A source does not rest before a backlog, as long as that gets less.
+func TestABacklogIsNotRestedBefore(t *testing.T) {
+	type poll struct {
+		came, room, left int
+		rests            bool
+	}
+	const room = 10_000
+	for _, row := range []struct {
+		why     string
+		typical int
+		polls   []poll
+	}{
+		{"a fetch is somewhat larger than a batch", 300, []poll{{room, room, 9010, false}, {10, room, 9000, false}, {room, room, 5010, false}, {10, room, 5000, false}}},
+		{"the ends of two partitions, one after the other", 300, []poll{{10, room, 5010, false}, {10, room, 5000, false}, {10, room, 4990, false}}},
+		{"little is left", 300, []poll{{10, room, 174, true}, {10, room, 164, true}}},
+		{"of a batch", leastTypical, []poll{{10, room, 500, false}}},
+		{"of a fetch", 300, []poll{{10, room, 175, false}}},
+		{"as much as there is room for", 300, []poll{{10, 60, 60, false}, {10, 60, 59, true}}},
+		{"a leader is away: that backlog is not read", 300, []poll{{1, room, 2000, false}, {1, room, 2000, true}, {1, room, 2001, true}, {1, room, 2001, true}, {1, room, 1500, false}}},
+		{"it was not read before either, but much else was", 300, []poll{{1, room, 2000, false}, {room, room, 2000, false}, {1, room, 2000, false}}},
+	} {
+		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
+		s.typical = row.typical
+		a := part(&s.options, 0)
+		s.parts = map[push.Partition]*assignment{a.partition: a}
+		var p pace
+		for i, poll := range row.polls {
+			a.next, a.high = 1000, 1000+int64(poll.left)
+			if got := p.rests(s, amount{poll.came, 100}, poll.room, nil); got != poll.rests {
+				t.Errorf("%s: after poll %d it rests: %t, want %t", row.why, i+1, got, poll.rests)
+			}
+		}
+	}
+}
+
+// A partition that is full is looked at again during a rest, however long records may wait, and
+// fetched when the fetch ends that was sent without it.
+func TestAPartitionHasRoomAgainDuringARest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := newVirtual(t, kfake.SeedTopics(2, "t"))
+		writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+		produce := func(partition int32, n int) {
+			for range n {
+				if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: partition, Value: []byte("{}")}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		produce(0, 300)
+		s, err := NewSource(v.options(v.network.DialContext), SourceOptions{Topics: mainTopic("t"), Group: "g", BatchRecords: 100, OpenBatches: 1, Linger: 10 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Join()
+		first, err := s.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		produce(1, 1)
+		synctest.Wait() // it has come, and no partition has room that has more
+		began := time.Now()
+		done(first)
+		if err := s.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > fetchWait+5*recheck {
+			t.Errorf("the next batch of the full partition came after %v", took)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A pause is a quarter of the linger, but no partition that must be checked waits for its
@@ -173,33 +260,39 @@ func TestHowLongATrickleRests(t *testing.T) {
 func TestABacklogIsNoTrickle(t *testing.T) {
 	delayed := []SourceTopic{{Name: "t0", Kind: Retry, Delay: time.Second}, {Name: "t1", Kind: Retry, Delay: 2 * time.Minute},
 		{Name: "t2", Kind: Retry, Delay: 5 * time.Minute}, {Name: "t3", Kind: Retry, Delay: 30 * time.Minute}, {Name: "t4", Kind: Hold}, {Name: "t5", Kind: Hold}}
+	type batch struct{ records, bytes int }
 	for _, row := range []struct {
 		why        string
 		options    SourceOptions
 		partitions int
 		codec      kgo.CompressionCodec
-		produced   int           // at once
-		within     time.Duration // with the pause of each poll 10 s, 2.4 s and 2.9 s
+		records    int
+		produced   []batch       // by turns
+		within     time.Duration // with a pause after each small poll 10, 2.4, 2.9, 50, 2.1 and 13 s
 	}{
-		{"delayed topics", SourceOptions{Topics: delayed, Linger: 500 * time.Millisecond}, 18, kgo.SnappyCompression(), 20_200, 2 * time.Second},
-		{"small batches", SourceOptions{Topics: mainTopic("t0"), Linger: 100 * time.Millisecond, BatchBytes: 128 << 10}, 18, kgo.SnappyCompression(), 20_200, 500 * time.Millisecond},
-		{"fetches of little more than a batch", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond, BatchRecords: 1000}, 1, kgo.NoCompression(), 1010, time.Second},
+		{"delayed topics", SourceOptions{Topics: delayed, Linger: 500 * time.Millisecond}, 18, kgo.SnappyCompression(), 20_200, []batch{{20_200, 600}}, 2 * time.Second},
+		{"small batches", SourceOptions{Topics: mainTopic("t0"), Linger: 100 * time.Millisecond, BatchBytes: 128 << 10}, 18, kgo.SnappyCompression(), 20_200, []batch{{20_200, 600}}, 500 * time.Millisecond},
+		{"fetches of little more than a batch", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond, BatchRecords: 1000}, 1, kgo.NoCompression(), 20_200, []batch{{1010, 600}}, time.Second},
+		{"values that are too large", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond}, 1, kgo.NoCompression(), 400, []batch{{1, 900_000}}, time.Second},
+		{"small batches, and less than a twentieth of a large one", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond, BatchBytes: 128 << 10}, 1, kgo.NoCompression(), 450, []batch{{30, 5_000}}, time.Second},
+		{"a record and three large ones by turns", SourceOptions{Topics: mainTopic("t0"), Linger: 500 * time.Millisecond}, 1, kgo.NoCompression(), 400, []batch{{1, 0}, {3, 50_000}}, 2 * time.Second},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const n = 20_200
 				v := newVirtual(t, kfake.SeedTopics(int32(row.partitions), "t0", "t1", "t2", "t3", "t4", "t5"))
 				writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 					kgo.ProducerBatchCompression(row.codec))
 				if err != nil {
 					t.Fatal(err)
 				}
-				records := make([]*kgo.Record, n)
-				for i := range records {
-					records[i] = &kgo.Record{Topic: "t0", Partition: int32(i % row.partitions), Headers: []kgo.RecordHeader{header("pf-v", "1")},
-						Value: make([]byte, 600), Timestamp: time.Now().Add(-time.Minute)}
-				}
-				for some := range slices.Chunk(records, row.produced) {
+				for n, turn := 0, 0; n < row.records; turn++ {
+					batch := row.produced[turn%len(row.produced)]
+					some := make([]*kgo.Record, batch.records)
+					for i := range some {
+						some[i] = &kgo.Record{Topic: "t0", Partition: int32(n % row.partitions), Headers: []kgo.RecordHeader{header("pf-v", "1")},
+							Value: make([]byte, batch.bytes), Timestamp: time.Now().Add(-time.Minute)}
+						n++
+					}
 					if err := writer.ProduceSync(t.Context(), some...).FirstErr(); err != nil {
 						t.Fatal(err)
 					}
@@ -212,7 +305,7 @@ func TestABacklogIsNoTrickle(t *testing.T) {
 				}
 				s.Join()
 				var began time.Time
-				for came := 0; came < n; {
+				for came := 0; came < row.records; {
 					b, err := s.Next(t.Context())
 					if err != nil {
 						t.Fatal(err)
@@ -227,7 +320,7 @@ func TestABacklogIsNoTrickle(t *testing.T) {
 					}
 				}
 				if took := time.Since(began); took > row.within {
-					t.Errorf("%d records took %v, want %v at the most", n, took, row.within)
+					t.Errorf("%d records took %v, want %v at the most", row.records, took, row.within)
 				}
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)

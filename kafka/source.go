@@ -138,7 +138,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		// unpacked records of all of them.
 		kgo.FetchMaxBytes(maxFetch), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, maxFetch))),
 		kgo.WithDecompressor(unpacking), kgo.WithHooks(unpacking),
-		kgo.FetchMaxWait(time.Second),
+		kgo.FetchMaxWait(fetchWait),
 		// Also report the errors that the client itself retries: they may last.
 		kgo.KeepRetryableFetchErrors(),
 		// The longest time until added partitions are noticed.

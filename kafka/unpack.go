@@ -20,6 +20,9 @@ const (
 	// maxFetch is how many bytes one fetch asks a broker for. Records that are not
 	// compressed can take 25 times as much memory: the smallest record has 7 bytes.
 	maxFetch = 1 << 20
+	// fetchWait is how long a broker holds a fetch for which it has no records. A partition
+	// that had no room when the fetch was sent, and has some now, waits for the next one.
+	fetchWait = 250 * time.Millisecond
 	// recordBytes is the memory that the client uses for a record in addition to its
 	// content.
 	recordBytes = 168
