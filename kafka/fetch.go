@@ -16,7 +16,6 @@ import (
 // the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
 	paused := make(map[push.Partition]bool) // what the client has been told
-	var pace pace
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if e := s.expulsion; e != nil {
@@ -37,8 +36,8 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else if came := s.poll(polling, room, again); pace.rests(s, came, room, want) {
-			wait(polling, nil, s.restUntil(again, time.Now()))
+		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) {
+			s.rest(polling, room, again)
 		}
 		cancel()
 	}

@@ -11,8 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/pushfleet/pushfleet/push"
 )
 
 // Records that come one by one cost a request for each quarter of the linger and not one
@@ -87,97 +85,26 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 // A poll after which it rests found less than there was room for, and little of a batch
 // and of a fetch.
 func TestWhatATrickleIs(t *testing.T) {
-	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
 	for _, row := range []struct {
-		why  string
-		came amount
-		room int
-		want bool
+		why   string
+		batch int // BatchBytes; 0 = as by default
+		came  amount
+		room  int
+		want  bool
 	}{
-		{"nothing came: it has waited for as long as it may", amount{}, 10_000, false},
-		{"a record", amount{1, 500}, 10_000, true},
-		{"less than a twentieth of a batch", amount{499, 50_000}, 10_000, true},
-		{"a twentieth", amount{500, 50_000}, 10_000, false},
-		{"few records that are large: they fill fetches", amount{13, 13 * 4096}, 10_000, false},
-		{"as many as there was room for: more may wait", amount{40, 20_000}, 40, false},
+		{"nothing came: it has waited for as long as it may", 0, amount{}, 10_000, false},
+		{"a record", 0, amount{1, 500}, 10_000, true},
+		{"less than a twentieth of a batch", 0, amount{499, 50_000}, 10_000, true},
+		{"a twentieth", 0, amount{500, 50_000}, 10_000, false},
+		{"few records that are large", 0, amount{12, 52428 - 1}, 10_000, true},
+		{"a twentieth of a fetch", 0, amount{13, 52428}, 10_000, false},
+		{"a twentieth of a fetch, which is as small as a batch", 128 << 10, amount{3, 6553}, 10_000, false},
+		{"less", 128 << 10, amount{3, 6552}, 10_000, true},
+		{"as many as there was room for: more may wait", 0, amount{40, 20_000}, 40, false},
 	} {
-		if got := new(pace).rests(s, row.came, row.room, nil); got != row.want {
+		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g", BatchBytes: row.batch}.withDefaults(), slog.New(slog.DiscardHandler))
+		if got := s.isTrickle(row.came, row.room); got != row.want {
 			t.Errorf("%s: %t, want %t", row.why, got, row.want)
-		}
-	}
-}
-
-// What waits in a log counts where it can be fetched: not in a partition that is paused, not
-// before the log's end is known, and not at offsets that have no record.
-func TestWhatABacklogIs(t *testing.T) {
-	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
-	type log struct {
-		high, next, committed, empty int64
-		paused                       bool
-	}
-	read := log{1000, 1000, 900, -1, false}
-	for _, row := range []struct {
-		why     string
-		logs    [2]log
-		records int
-	}{
-		{"all is read", [2]log{read, read}, 0},
-		{"one is behind", [2]log{{1007, 1000, 900, -1, false}, read}, 7},
-		{"both are", [2]log{{1007, 1000, 900, -1, false}, {1004, 1000, 900, -1, false}}, 11},
-		{"one is paused", [2]log{{1007, 1000, 900, -1, false}, {9000, 1000, 900, -1, true}}, 7},
-		{"one end is not known, and takes nothing from the other's", [2]log{{-1, 1000, 900, -1, false}, {1007, 1000, 900, -1, false}}, 7},
-		{"nothing is read yet of what follows a commit", [2]log{{1000, -1, 900, -1, false}, read}, 100},
-		{"at the end are markers of transactions", [2]log{{1007, 1000, 900, 1007, false}, read}, 0},
-		{"new records are behind such markers", [2]log{{1010, 1000, 900, 1007, false}, read}, 3},
-	} {
-		s.parts = map[push.Partition]*assignment{}
-		paused := map[push.Partition]bool{}
-		for i, l := range row.logs {
-			a := part(&s.options, int32(i))
-			a.high, a.next, a.committed, a.empty = l.high, l.next, l.committed, l.empty
-			s.parts[a.partition] = a
-			if l.paused {
-				paused[a.partition] = true
-			}
-		}
-		s.typical = 300
-		if got := s.backlog(paused); got != (amount{row.records, row.records * 300}) {
-			t.Errorf("%s: %v, want %d records of 300 bytes", row.why, got, row.records)
-		}
-	}
-}
-
-// A source does not rest before a backlog, as long as that gets less.
-func TestABacklogIsNotRestedBefore(t *testing.T) {
-	type poll struct {
-		came, room, left int
-		rests            bool
-	}
-	const room = 10_000
-	for _, row := range []struct {
-		why     string
-		typical int
-		polls   []poll
-	}{
-		{"a fetch is somewhat larger than a batch", 300, []poll{{room, room, 9010, false}, {10, room, 9000, false}, {room, room, 5010, false}, {10, room, 5000, false}}},
-		{"the ends of two partitions, one after the other", 300, []poll{{10, room, 5010, false}, {10, room, 5000, false}, {10, room, 4990, false}}},
-		{"little is left", 300, []poll{{10, room, 174, true}, {10, room, 164, true}}},
-		{"of a batch", leastTypical, []poll{{10, room, 500, false}}},
-		{"of a fetch", 300, []poll{{10, room, 175, false}}},
-		{"as much as there is room for", 300, []poll{{10, 60, 60, false}, {10, 60, 59, true}}},
-		{"a leader is away: that backlog is not read", 300, []poll{{1, room, 2000, false}, {1, room, 2000, true}, {1, room, 2001, true}, {1, room, 2001, true}, {1, room, 1500, false}}},
-		{"it was not read before either, but much else was", 300, []poll{{1, room, 2000, false}, {room, room, 2000, false}, {1, room, 2000, false}}},
-	} {
-		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
-		s.typical = row.typical
-		a := part(&s.options, 0)
-		s.parts = map[push.Partition]*assignment{a.partition: a}
-		var p pace
-		for i, poll := range row.polls {
-			a.next, a.high = 1000, 1000+int64(poll.left)
-			if got := p.rests(s, amount{poll.came, 100}, poll.room, nil); got != poll.rests {
-				t.Errorf("%s: after poll %d it rests: %t, want %t", row.why, i+1, got, poll.rests)
-			}
 		}
 	}
 }
@@ -219,7 +146,7 @@ func TestAPartitionHasRoomAgainDuringARest(t *testing.T) {
 		if _, err := s.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > fetchWait+5*recheck {
+		if took := time.Since(began); took > 300*time.Millisecond {
 			t.Errorf("the next batch of the full partition came after %v", took)
 		}
 		if err := s.Close(t.Context()); err != nil {

@@ -136,7 +136,7 @@ func NewSource(o Options, so SourceOptions) (*Source, error) {
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		// What the client holds beyond our windows: one fetch per broker, and the
 		// unpacked records of all of them.
-		kgo.FetchMaxBytes(maxFetch), kgo.FetchMaxPartitionBytes(int32(min(so.BatchBytes, maxFetch))),
+		kgo.FetchMaxBytes(maxFetch), kgo.FetchMaxPartitionBytes(int32(so.fetchBytes())),
 		kgo.WithDecompressor(unpacking), kgo.WithHooks(unpacking),
 		kgo.FetchMaxWait(fetchWait),
 		// Also report the errors that the client itself retries: they may last.

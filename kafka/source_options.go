@@ -129,6 +129,9 @@ type SourceOptions struct {
 // the newest one polled.
 func (o *SourceOptions) window() int { return o.OpenBatches * o.BatchRecords }
 
+// fetchBytes returns how many bytes one fetch brings of a partition.
+func (o *SourceOptions) fetchBytes() int { return min(o.BatchBytes, maxFetch) }
+
 // patience returns how much longer than its tier's delay a record waits in place for its
 // own not-before: less than the smallest tier's delay, since going round through that
 // tier would take as long.
