@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/pushfleet/pushfleet/push"
+	"github.com/pushfleet/pushfleet/push/decode"
 )
 
 // The end of a log is what a broker has said, and not what an error of the client has: its
@@ -38,5 +39,25 @@ func TestAnErrorTellsNoEndOfALog(t *testing.T) {
 		if answered := !a.answeredAt.Equal(before); answered != (row.want == row.told) {
 			t.Errorf("%s: a broker has answered: %t", row.why, answered)
 		}
+	}
+}
+
+// How many records fit is reckoned with what is kept of them: of a value that is too large
+// nothing is, although it makes a poll no trickle.
+func TestWhatIsLeftOutTakesNoRoom(t *testing.T) {
+	s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g"}.withDefaults(), slog.New(slog.DiscardHandler))
+	a := part(&s.options, 0)
+	s.parts = map[push.Partition]*assignment{a.partition: a}
+	take := func(offset int64, bytes int) amount {
+		came, _, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{HighWatermark: 9,
+			Records: []*kgo.Record{{Topic: "push", Offset: offset, Value: make([]byte, bytes)}}}}}}}})
+		return came
+	}
+	s.typical = 1000
+	if came := take(0, decode.MaxValue+1); came != (amount{1, decode.MaxValue + 1}) || s.typical != 750 {
+		t.Errorf("%v came of a value that is too large, and a record is taken for %d bytes, want 750", came, s.typical)
+	}
+	if came := take(1, 5000); came != (amount{1, 5000}) || s.typical != 5000 {
+		t.Errorf("%v came of one that is not, and a record is taken for %d bytes, want 5000", came, s.typical)
 	}
 }
