@@ -87,7 +87,7 @@ func TestAnotherCredentialTakesBackAHaltThatNobodyKnows(t *testing.T) {
 		g, stop := workerOf(t, b)
 		defer stop()
 		g.sendNow(1, badKey)
-		time.Sleep(2 * time.Second)
+		time.Sleep(2500 * time.Millisecond) // between two tries: one that is under way tells it still
 		g.gate.Renewed(time.Now())
 		b.set(func() { b.stuck = false })
 		time.Sleep(2 * time.Second)
