@@ -47,6 +47,30 @@ func (v *virtual) options(dial func(context.Context, string, string) (net.Conn, 
 	return Options{Brokers: v.ListenAddrs(), Dial: dial}
 }
 
+// drained ends and commits batches until n records of a partition, of any if it is -1, have
+// come, and returns the time from the first of them on.
+func (v *virtual) drained(s *Source, partition int32, n int) time.Duration {
+	v.t.Helper()
+	var began time.Time
+	for came := 0; came < n; {
+		b, err := s.Next(v.t.Context())
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		if partition < 0 || b.Partition.ID == partition {
+			if came == 0 {
+				began = time.Now()
+			}
+			came += len(b.Items)
+		}
+		done(b)
+		if err := s.Commit(v.t.Context()); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	return time.Since(began)
+}
+
 // joined returns a source that has handed out the record. Who asked for it closes it.
 func (v *virtual) joined(dial func(context.Context, string, string) (net.Conn, error), change ...func(*SourceOptions)) (*Source, *pipeline.Batch) {
 	v.t.Helper()
