@@ -16,6 +16,7 @@ func (decoder) Name() pipeline.Step { return pipeline.StepDecode }
 
 // Apply implements pipeline.Stage.
 func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
+	var last *push.Message
 	for i := range push.Yielding(len(b.Items)) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
@@ -25,9 +26,26 @@ func (decode decoder) Apply(_ context.Context, b *pipeline.Batch) error {
 			it.Decide(push.Dead, push.EmptyValue, "")
 		} else if d := decode(it.Value, &it.Message); d != nil {
 			it.Decide(push.Dead, d.Reason, d.Field)
+		} else {
+			if last != nil {
+				sameNames(&it.Message, last)
+			}
+			last = &it.Message
 		}
 	}
 	return nil
+}
+
+// sameNames gives m the names of the message before it where they are the same, as most are
+// in most topics. What stages compare is then in a cache already, and often the very
+// same text.
+func sameNames(m, before *push.Message) {
+	for _, names := range [...][2]*string{{&m.App, &before.App}, {&m.Type, &before.Type}, {&m.SenderID, &before.SenderID},
+		{&m.Campaign, &before.Campaign}, {&m.PushType, &before.PushType}, {&m.Locale, &before.Locale}} {
+		if name := names[0]; *name == *names[1] {
+			*name = *names[1]
+		}
+	}
 }
 
 // contained decodes a batch. A record that makes the decoder panic is dead. If there

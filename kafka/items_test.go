@@ -4,10 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
+	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 )
 
@@ -104,5 +107,45 @@ func TestAStopKeepsNobodyWaiting(t *testing.T) {
 				t.Errorf("got %v, %v; want partition 1's batch", b, err)
 			}
 		})
+	}
+}
+
+// Items that have the same names share them, and no item gets another's: neither what
+// differs, nor anything of a record that could not be decoded.
+func TestItemsShareTheSameNames(t *testing.T) {
+	type names struct{ app, kind, sender, campaign, pushType, locale string }
+	all := []names{
+		{"shop", "promo", "a", "", "alert", "de"},
+		{"shop", "promo", "a", "", "alert", "de"},
+		{"shop", "order", "a", "summer", "alert", "en"},
+		{"bank", "order", "", "summer", "background", ""},
+		{"spoilt", "promo", "a", "", "alert", "de"}, // a defect
+		{"bank", "order", "", "summer", "background", ""},
+	}
+	b := &pipeline.Batch{Items: make([]pipeline.Item, len(all))}
+	for i := range b.Items {
+		b.Items[i].Value = []byte{byte(i)}
+	}
+	decode := decoder(func(value []byte, m *push.Message) *push.Defect {
+		n := all[value[0]]
+		*m = push.Message{App: strings.Clone(n.app), Type: strings.Clone(n.kind), SenderID: strings.Clone(n.sender),
+			Campaign: strings.Clone(n.campaign), PushType: strings.Clone(n.pushType), Locale: strings.Clone(n.locale)}
+		if n.app == "spoilt" {
+			return &push.Defect{Reason: push.InvalidMessage}
+		}
+		return nil
+	})
+	if err := decode.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Items {
+		m := &b.Items[i].Message
+		if got := (names{m.App, m.Type, m.SenderID, m.Campaign, m.PushType, m.Locale}); got != all[i] {
+			t.Errorf("item %d has the names %v, want %v", i, got, all[i])
+		}
+	}
+	text := func(i int) *byte { return unsafe.StringData(b.Items[i].Type) }
+	if text(0) != text(1) || text(1) == text(2) || text(2) != text(3) || text(3) != text(5) {
+		t.Error("the types of items 0 and 1, and of 2, 3 and 5, are not the same texts")
 	}
 }
