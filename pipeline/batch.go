@@ -39,25 +39,31 @@ type Item struct {
 	User       *push.User
 	Deliveries []Delivery
 
-	push.Message
-
-	// Where it came from.
-	Partition push.Partition
-	Offset    int64
+	// What follows, with the beginning of the Message, is what the steps around a send look
+	// at, and all that most of them do.
+	Offset    int64        // where it came from, in its Partition
 	seq       uint64       // in its tracker
-	Timestamp push.Instant // of this record
 	FirstSeen push.Instant // of the first record of this notification (pf-first-seen): age runs from here
 	Expires   push.Instant // the earlier of expires_at and first seen + the lane's greatest age
-	Key       []byte
-	Value     []byte
+	timeline  *Timeline    // nil = nobody follows it
+	Timestamp push.Instant // of this record
+	Reason    push.Reason  // of its verdict
+	Partition push.Partition
+	Attempt   int     // provider attempts before this one; of a retry, hold or redrive record
+	Hops      int     // hand-overs that were not attempts; likewise
+	Came      []*Kind // what it came to, set when it ends; its tracker takes it
+
+	push.Message
+
+	rowsAt int64 // of its rows as a whole, in Unix ns; 0 = it has none
+	Key    []byte
+	Value  []byte
 	// Size is the size of key, value and headers as they came, in bytes. For a record
 	// of a batch that is too large to unpack, it is the greatest size of a batch.
 	Size  int
 	Trace []RecordHeader // headers that are not ours (traceparent), passed on
 
 	// From the headers of a retry, hold or redrive record.
-	Attempt int      // provider attempts before this one
-	Hops    int      // hand-overs that were not attempts
 	Redrive int      // times redriven from the DLQ
 	Devices []string // hashes of the devices that this record is for; empty = all
 	// NotBefore is set if the record is due so much later than its topic's delay
@@ -72,16 +78,11 @@ type Item struct {
 	// much later reads them again.
 	Confirmed Uptime
 	History   *push.History
-	Reason    push.Reason // of its verdict
-	Detail    string      // the field or rule at fault; never message text
+	Detail    string // the field or rule at fault; never message text
 
-	rowsAt   int64     // of its rows as a whole, in Unix ns; 0 = it has none
-	timeline *Timeline // nil = nobody follows it
 	// Ended are the rows that a former owner of the partition has written for this very
 	// record: they count as if they were written here.
 	Ended []push.Row
-	// Came is what it came to, set when it ends; its tracker takes it.
-	Came []*Kind
 }
 
 // RecordHeader is a Kafka record header.

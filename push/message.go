@@ -43,27 +43,27 @@ func (p Priority) Urgent() bool { return p >= Medium }
 
 // Message is what a producer wrote, decoded and checked. Its strings and raw
 // parts are cut from the Kafka record and share its memory: copy what is to
-// outlive the batch.
+// outlive the batch. What most stages look at comes first.
 type Message struct {
-	ID       string // 1 to 64 bytes of printable ASCII
-	App      string // names the route
-	UserID   string // at most 128 bytes; empty when Device is set alone
-	Device   Target // the one device it is for; zero = all devices of the user's app
-	Type     string // free name, default "default"
-	SenderID string
-	Campaign string   // what it is a part of, at most 64 bytes; empty = of nothing
-	Priority Priority // 0 = not given: the lane's default
-	PushType string   // one of Apple's eleven
+	ID          string // 1 to 64 bytes of printable ASCII
+	App         string // names the route
+	UserID      string // at most 128 bytes; empty when Device is set alone
+	Type        string // free name, default "default"
+	CollapseKey string
+	Device      Target   // the one device it is for; zero = all devices of the user's app
+	Priority    Priority // 0 = not given: the lane's default
+	HasBadge    bool
+	SenderID    string
+	Campaign    string // what it is a part of, at most 64 bytes; empty = of nothing
+	PushType    string // one of Apple's eleven
 
 	Title, Body, Image, Video string
 	Sound, Category, ThreadID string
 	Locale                    string
-	Badge                     int
-	HasBadge                  bool
+	Badge                     int             // if HasBadge
 	Data                      json.RawMessage // an object of strings, or nil
 
-	CollapseKey string
-	ExpiresAt   time.Time // zero = the lane's greatest age counts
+	ExpiresAt time.Time // zero = the lane's greatest age counts
 
 	APNSHeaders []Header        // raw overrides, names from Apple's list only
 	APNSPayload json.RawMessage // an object merged into the payload, or nil
