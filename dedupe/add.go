@@ -52,7 +52,7 @@ func (f *Filter) Add(ctx context.Context, ids []string) error {
 func (f *Filter) addTo(ctx context.Context, w *window, ids []string) error {
 	s := f.scratch()
 	defer f.done(s)
-	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
+	s.arrange(ids)
 	f.inserts(ctx, s, w, ids)
 	all := make([]*ask, len(s.asks))
 	for i := range s.asks {

@@ -109,6 +109,14 @@ type ask struct {
 
 func (f *Filter) scratch() *scratch { return f.scratches.Get().(*scratch) }
 
+// arrange groups ids by their shards.
+func (s *scratch) arrange(ids []string) {
+	s.groups.Arrange(len(ids), shards.Filters, func(i int) int {
+		push.Prefetch(i, len(ids), func(i int) byte { return push.Ends(ids[i]) })
+		return shards.FilterShard(ids[i])
+	})
+}
+
 func (f *Filter) done(s *scratch) {
 	clear(s.asks)
 	clear(s.marks)
@@ -134,7 +142,7 @@ func (f *Filter) Check(ctx context.Context, ids []string, maybe []bool) error {
 	}
 	s := f.scratch()
 	defer f.done(s)
-	s.groups.Arrange(len(ids), shards.Filters, func(i int) int { return shards.FilterShard(ids[i]) })
+	s.arrange(ids)
 	f.questions(ctx, s, ids, maybe)
 	if len(s.asks) == 0 {
 		return nil
@@ -192,6 +200,7 @@ func (f *Filter) questions(ctx context.Context, s *scratch, ids []string, maybe 
 	s.asks, s.births, s.full = s.asks[:0], s.births[:0], [shards.Filters]bool{}
 	s.room(3*(len(ids)+5*shards.Filters) + shards.Filters)
 	for k, of := range s.groups.All() {
+		push.PrefetchAll(len(of), func(j int) byte { return push.Ends(ids[of[j]]) })
 		older := partition(of, func(i int32) bool { return !current.minted(ids[i]) })
 		from := len(s.asks)
 		for _, q := range [...]ask{{w: current, ids: of}, {w: previous, ids: of[:older]}, {w: next, ids: of, early: true}} {

@@ -3,6 +3,7 @@ package limits
 import (
 	"slices"
 
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/shards"
 )
 
@@ -45,7 +46,8 @@ type user struct {
 func (b *batch) group(reqs []*Request) {
 	b.reqs = reqs
 	b.room(len(reqs))
-	for _, r := range reqs {
+	for i, r := range reqs {
+		push.Prefetch(i, len(reqs), func(i int) byte { return push.Ends(reqs[i].Owner) + byte(reqs[i].Current) })
 		b.hashes = append(b.hashes, shards.OwnerHash(r.Owner))
 		r.Decision = Decision{Allowed: r.Exempt}
 	}
@@ -91,6 +93,21 @@ func (b *batch) find(start int, owner string, hash uint64) *user {
 		}
 	}
 	return nil
+}
+
+// lines sums a byte of each line of memory that is needed to decide the first request of
+// a user: see push.Prefetching.
+func (b *batch) lines(i int) byte {
+	u := &b.users[i]
+	r := b.reqs[u.first]
+	sum := push.Ends(u.state) + push.Ends(r.ID) + push.Ends(r.Type) + byte(len(r.App)) + byte(len(r.State)) + byte(r.Jitter) + byte(r.Current)
+	if len(u.state) > 64 {
+		sum += u.state[64]
+	}
+	if len(r.Devices) > 0 {
+		sum += byte(r.Devices[0].Hash)
+	}
+	return sum
 }
 
 // source is what the rules of senders tell apart within a lane.

@@ -122,7 +122,7 @@ func (l *Limiter) DecideWith(ctx context.Context, reqs []*Request, senders Sende
 			return err
 		}
 	}
-	for i := range push.Yielding(len(b.users)) {
+	for i := range push.Prefetching(len(b.users), b.lines) {
 		if err := l.decide(ctx, b, &b.users[i]); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (p *Pipeline) decide(group []*Delivery, now time.Time) (here, handing []*De
 	}
 	p.poisonedSends(group)
 	p.keepTokens(group, now)
-	for i := range push.Yielding(len(group)) {
+	for i := range push.Prefetching(len(group), func(i int) byte { return group[i].own() + byte(group[i].Item.Attempt) }) {
 		if d := group[i]; !d.abandoned {
 			p.decideOne(d, now)
 		}

@@ -223,6 +223,7 @@ func abandonBatch(b *Batch) {
 // that end here. Those that need a hand-over first go to handOver, so that the
 // rows of accepted deliveries wait only for the status store. Both end them.
 func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
+	push.PrefetchAll(len(group), func(i int) byte { return group[i].own() })
 	now := time.Now()
 	here, handing := p.decide(group, now)
 	p.handOn(handing)
@@ -237,7 +238,8 @@ func (p *Pipeline) settle(ctx context.Context, group []*Delivery) {
 // last delivery ends goes on to remember, or to tell where its sender wants to know.
 func (p *Pipeline) end(group []*Delivery, err error) {
 	var last []*Item
-	for _, d := range group {
+	for i := range push.Prefetching(len(group), func(i int) byte { return byte(group[i].Verdict) + byte(group[i].Item.Verdict) }) {
+		d := group[i]
 		if d.abandoned || err != nil {
 			atomic.StoreUint32(&d.Item.abandoned, 1)
 		}
@@ -292,7 +294,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 func (p *Pipeline) ending(items []*Item) {
 	told := p.opt.Events.Group(p.opt.Lane)
 	came := make([]*Kind, 0, 2*len(items))
-	for i := range push.Yielding(len(items)) {
+	for i := range push.Prefetching(len(items), func(i int) byte { return items[i].whole() }) {
 		it := items[i]
 		if it.Verdict == push.Undecided && it.claimed() {
 			it.Decide(push.Duplicate, "", "")

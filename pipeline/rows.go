@@ -23,7 +23,7 @@ func (p *Pipeline) record(ctx context.Context, group []*Delivery, now time.Time)
 // and neither does a delivery that another record has claimed.
 func (p *Pipeline) rowsOf(group []*Delivery, told Endings, now time.Time) []push.Row {
 	rows := make([]push.Row, 0, len(group))
-	for i := range push.Yielding(len(group)) {
+	for i := range push.Prefetching(len(group), func(i int) byte { return group[i].lines() }) {
 		d := group[i]
 		if d.abandoned || d.ending.State == 0 {
 			continue

@@ -40,7 +40,11 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	}
 	decided = wholes(b)
 	open := make([]placed, 0, len(b.Items)-len(decided))
-	for i := range push.Yielding(len(b.Items)) {
+	needs := func(i int) byte {
+		it := &b.Items[i]
+		return it.names() + it.sorted()
+	}
+	for i := range push.Prefetching(len(b.Items), needs) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue
@@ -60,8 +64,8 @@ func (p *Pipeline) sort(b *Batch, waiting map[*line][]*Delivery) (decided []*Del
 	for together := range slices.Chunk(open[min(len(open), p.groupSize()):], p.opt.Window) {
 		slices.SortFunc(together, func(a, b placed) int { return cmp.Or(cmp.Compare(a.bucket, b.bucket), a.at-b.at) })
 	}
-	for _, o := range open {
-		item := &b.Items[o.at]
+	for n := range push.Prefetching(len(open), func(n int) byte { return b.Items[open[n].at].sorted() }) {
+		item := &b.Items[open[n].at]
 		for j := range item.Deliveries {
 			if d := &item.Deliveries[j]; d.Verdict == push.Undecided {
 				l := p.lineOf(d)
@@ -134,7 +138,9 @@ const leasePause = 20 * time.Millisecond
 func (p *Pipeline) awaitLease(ctx context.Context, l *line, buf []*Delivery) {
 	for ctx.Err() == nil {
 		buf = l.waiting.next(buf, p.groupSize())
-		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(time.Now()) }) {
+		push.PrefetchAll(len(buf), func(i int) byte { return byte(len(buf[i].Item.Deliveries)) })
+		now := time.Now()
+		if !slices.ContainsFunc(buf, func(d *Delivery) bool { return d.unowned(now) }) {
 			break
 		}
 		p.giveBackLeaving(l)
@@ -164,6 +170,7 @@ func (p *Pipeline) enter(polling, submitting context.Context, l *line, buf []*De
 	group := l.waiting.take(buf, places)
 	l.window.Release(int64(places - len(group)))
 	l.inUse.Add(float64(len(group)))
+	push.PrefetchAll(len(group), func(i int) byte { return group[i].lines() })
 	begun := 0
 	for _, d := range group {
 		d.inWindow = true

@@ -127,6 +127,7 @@ func (t *Tracker) Admit(b *Batch) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range b.Items {
+		push.Prefetch(i, len(b.Items), func(i int) byte { return b.Items[i].names() })
 		it := &b.Items[i]
 		user := push.UserHash(it.Owner())
 		if it.ID != "" && it.Verdict != push.Dead {
@@ -179,7 +180,15 @@ func (t *Tracker) Done(items []*Item) (commit bool) {
 	t.mu.Lock()
 	defer func() { tellTimelines(over, time.Time{}) }()
 	defer t.mu.Unlock()
-	for _, it := range items {
+	for i, it := range items {
+		push.Prefetch(i, len(items), func(i int) byte {
+			it := items[i]
+			sum := byte(it.Verdict) + byte(it.Offset) + byte(len(it.Came)) + push.Ends(it.ID)
+			if !it.intended { // else its record may be gone
+				sum += byte(t.records[it.seq-t.base].offset)
+			}
+			return sum
+		})
 		t.begins(it)
 		if it.timeline != nil {
 			tl := it.ends(time.Now())

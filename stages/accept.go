@@ -37,7 +37,8 @@ func (*Accept) Name() pipeline.Step { return StepAccept }
 // Apply never fails.
 func (s *Accept) Apply(_ context.Context, b *pipeline.Batch) error {
 	now, lowered := time.Now(), 0
-	for i := range push.Yielding(len(b.Items)) {
+	needs := func(i int) byte { it := &b.Items[i]; return byte(it.Verdict) + byte(it.Priority) + byte(it.FirstSeen) }
+	for i := range push.Prefetching(len(b.Items), needs) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue

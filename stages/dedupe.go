@@ -58,7 +58,8 @@ func (s *Dedupe) Apply(ctx context.Context, b *pipeline.Batch) error {
 	}
 	now := time.Now() // after the Check: its windows were those of now, or older ones
 	since := s.Filter.Horizon(now)
-	for i := range push.Yielding(len(ask)) {
+	needs := func(i int) byte { return push.Ends(ask[i].ID) + byte(ask[i].FirstSeen) }
+	for i := range push.Prefetching(len(ask), needs) {
 		if it := ask[i]; maybe[i] || !remembers(it, since, now) {
 			confirm = append(confirm, it)
 		}

@@ -25,7 +25,16 @@ func (*Devices) Apply(_ context.Context, b *pipeline.Batch) error {
 		}
 	}
 	slab := make([]pipeline.Delivery, 0, most) // one allocation for the batch
-	for i := range push.Yielding(len(b.Items)) {
+	needs := func(i int) byte {
+		it := &b.Items[i]
+		n := byte(it.Verdict) + byte(len(it.App)) + byte(it.Expires)
+		if it.User != nil && len(it.User.Devices) > 0 {
+			d := &it.User.Devices[0]
+			n += byte(d.Platform) + byte(len(d.Hash)) + push.Ends(d.App)
+		}
+		return n
+	}
+	for i := range push.Prefetching(len(b.Items), needs) {
 		it := &b.Items[i]
 		if it.Verdict != push.Undecided {
 			continue

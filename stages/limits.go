@@ -167,7 +167,19 @@ func (s *Limits) ask(a *asking, b *pipeline.Batch, limiter Limiter, senders Send
 	}
 	a.slab, a.reqs = slices.Grow(a.slab, len(a.items)), slices.Grow(a.reqs, len(a.items))
 	a.devices = slices.Grow(a.devices, deliveries)
-	for i := range push.Yielding(len(a.items)) {
+	needs := func(i int) byte {
+		it := a.items[i]
+		n := byte(it.FirstSeen) + byte(it.Priority) + push.Ends(it.ID)
+		if it.User != nil {
+			n += byte(len(it.User.Limits))
+		}
+		for j := range it.Deliveries {
+			d := &it.Deliveries[j]
+			n += byte(d.Verdict) + byte(d.Route.Platform) + push.Ends(d.Device.Hash)
+		}
+		return n
+	}
+	for i := range push.Prefetching(len(a.items), needs) {
 		it := a.items[i]
 		a.slab = append(a.slab, s.request(it, now))
 		r := &a.slab[len(a.slab)-1]

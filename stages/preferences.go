@@ -46,7 +46,11 @@ func (s *Preferences) Apply(ctx context.Context, b *pipeline.Batch) error {
 		return err
 	}
 	now := time.Now()
-	for i := range push.Yielding(len(items)) {
+	needs := func(i int) byte {
+		it, u := items[i], &users[i]
+		return byte(it.Verdict) + byte(it.Priority) + byte(it.Read) + byte(len(u.Devices)) + byte(len(u.Preferences.Quiet))
+	}
+	for i := range push.Prefetching(len(items), needs) {
 		it := items[i]
 		it.User, it.Read = &users[i], asked
 		if err != nil {
@@ -92,8 +96,8 @@ func holdForUser(it *pipeline.Item, why push.Reason, now time.Time) {
 // but there is one for each.
 func fetch(ctx context.Context, from Users, items []*pipeline.Item) ([]push.User, error) {
 	owners, records, users := make([]string, len(items)), make([]push.User, len(items)), make([]*push.User, len(items))
-	for i, it := range items {
-		owners[i], users[i] = it.Owner(), &records[i]
+	for i := range push.Prefetching(len(items), func(i int) byte { return push.Ends(items[i].UserID) }) {
+		owners[i], users[i] = items[i].Owner(), &records[i]
 	}
 	if err := from.Fetch(ctx, owners, users); err != nil {
 		return records, fmt.Errorf("reading user records: %w", err)

@@ -135,7 +135,10 @@ func (r *Reader) Fetch(ctx context.Context, owners []string, out []*push.User) e
 	sc := r.scratch.Get().(*readScratch)
 	defer r.scratch.Put(sc)
 	defer sc.release()
-	sc.groups.Arrange(len(owners), shards.Users, func(i int) int { return shards.UserShard(owners[i]) })
+	sc.groups.Arrange(len(owners), shards.Users, func(i int) int {
+		push.Prefetch(i, len(owners), func(i int) byte { return push.Ends(owners[i]) })
+		return shards.UserShard(owners[i])
+	})
 	sc.cmds, sc.unread, sc.missing, sc.limiter = sc.cmds[:0], sc.unread[:0], sc.missing[:0], r.limiter.Load()
 	sc.answers = slices.Grow(sc.answers[:0], len(owners))[:len(owners)]
 
@@ -300,7 +303,7 @@ func (sc *readScratch) shareShard(s int, of []int32, keys []any, values [][]byte
 // fill decodes the answers into the Users. It goes by them and not by shards: they are
 // larger than what they are read from, and mostly lie one after the other.
 func (sc *readScratch) fill(out []*push.User) {
-	for i := range push.Yielding(len(out)) {
+	for i := range push.Prefetching(len(out), func(i int) byte { return push.Ends(sc.answers[i].record) + byte(len(out[i].Limiter)) }) {
 		u, a := out[i], &sc.answers[i]
 		u.Limiter = a.limiter
 		if err := sc.decoder.Decode(a.record, a.build, u); err != nil {

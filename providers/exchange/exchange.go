@@ -106,7 +106,7 @@ func (p provider) Submit(ctx context.Context, ds []*pipeline.Delivery, done func
 	)
 	for start := 0; start < len(ds); start += chunk {
 		reqs, places, refused, refPos = reqs[:0], places[:0], refused[:0], refPos[:0]
-		for n := range push.Yielding(min(chunk, len(ds)-start)) {
+		for n := range push.Prefetching(min(chunk, len(ds)-start), func(n int) byte { return linesToWrite(ds[start+n]) }) {
 			i := start + n
 			if r := p.draft(ds[i]); r != nil {
 				reqs, places = append(reqs, &r.Request), append(places, i)
@@ -232,7 +232,7 @@ func (s *Sender) finish(rs []*h2.Request, done func([]*pipeline.Delivery)) {
 		g = new(group)
 	}
 	ds := g.settled[:0]
-	for i := range push.Yielding(len(rs)) {
+	for i := range push.Prefetching(len(rs), func(i int) byte { return linesToRead(rs[i]) }) {
 		req := rs[i]
 		r := req.Tag.(*Draft)
 		d := r.delivery
