@@ -78,6 +78,7 @@ type scratch struct {
 	names  shards.Names
 	text   []byte // of all values
 	ends   []int
+	scores []int64  // of each item
 	values []string // score and member of each item
 	args   []any
 	cmds   []redis.IntCmd
@@ -92,7 +93,7 @@ func (l *Latest) end(sc *scratch) {
 	clear(sc.args)
 	clear(sc.values)
 	clear(sc.cmds)
-	sc.items, sc.asked, sc.args, sc.values, sc.cmds = sc.items[:0], sc.asked[:0], sc.args[:0], sc.values[:0], sc.cmds[:0]
+	sc.items, sc.asked, sc.args, sc.scores, sc.values, sc.cmds = sc.items[:0], sc.asked[:0], sc.args[:0], sc.scores[:0], sc.values[:0], sc.cmds[:0]
 	l.scratch.Put(sc)
 }
 
@@ -157,11 +158,11 @@ func (sc *scratch) notes(ctx context.Context, bounds [3]string) {
 	// All room first: the commands point into one slice, and stay where they are.
 	sc.args = slices.Grow(sc.args, argsPerNote*len(names))
 	sc.cmds = slices.Grow(sc.cmds, cmdsPerNote*len(names))
-	for i, it := range sc.items {
+	for i := range sc.items {
 		key := &names[i]
 		sc.add(ctx, "ZADD", key, "GT", &sc.values[2*i], &sc.values[2*i+1])
 		sc.add(ctx, "PEXPIRE", key, &sc.bounds[1])
-		if score(it)%trimEvery == 0 {
+		if sc.scores[i]%trimEvery == 0 {
 			sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", &sc.bounds[0])
 			sc.add(ctx, "ZREMRANGEBYRANK", key, "0", &sc.bounds[2])
 		}

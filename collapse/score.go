@@ -57,13 +57,18 @@ func appendMember(b []byte, it *pipeline.Item) []byte {
 	return binary.BigEndian.AppendUint64(b, d.Sum64())
 }
 
-// places writes score and member of every item into values. They share one piece of
-// memory.
+// places notes the score of every item, and writes score and member into values, which
+// share one piece of memory.
 func (sc *scratch) places() {
 	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
-	for i := range push.Yielding(len(sc.items)) {
+	needs := func(i int) byte {
 		it := sc.items[i]
-		sc.text = strconv.AppendInt(sc.text, score(it), 10)
+		return push.Ends(it.ID) + push.Ends(it.CollapseKey) + byte(it.FirstSeen)
+	}
+	for i := range push.Prefetching(len(sc.items), needs) {
+		it := sc.items[i]
+		sc.scores = append(sc.scores, score(it))
+		sc.text = strconv.AppendInt(sc.text, sc.scores[i], 10)
 		sc.ends = append(sc.ends, len(sc.text))
 		sc.text = appendMember(sc.text, it)
 		sc.ends = append(sc.ends, len(sc.text))

@@ -168,9 +168,14 @@ type group struct {
 	limiting []string // the rules of limited
 	limited  []limitedUser
 
-	kinds    map[pipeline.Kind]*pipeline.Kind // that Kind has returned, by what it was asked for
-	lastKind pipeline.Kind
-	lastIs   *pipeline.Kind
+	kinds map[pipeline.Kind]*pipeline.Kind // that Kind has returned, by what it was asked for
+	hits  [4]hit                           // the last ones, by platform: most neighbours of one are alike
+}
+
+// hit is what Kind was asked for and what it returned.
+type hit struct {
+	pipeline.Kind
+	known *pipeline.Kind
 }
 
 type counted struct {

@@ -73,8 +73,9 @@ type knownKind struct {
 // Kind implements pipeline.Endings.
 func (g *group) Kind(it *pipeline.Item, platform push.Platform, state push.State, reason string) *pipeline.Kind {
 	k := pipeline.Kind{Lane: g.lane, App: it.App, Type: it.Type, Reason: countedReason(state, reason), Platform: platform, State: state}
-	if g.lastIs != nil && g.lastKind == k {
-		return g.lastIs
+	last := &g.hits[int(platform)%len(g.hits)]
+	if last.known != nil && last.Kind == k {
+		return last.known
 	}
 	known := g.kinds[k]
 	if known == nil {
@@ -84,7 +85,7 @@ func (g *group) Kind(it *pipeline.Item, platform push.Platform, state push.State
 		known = g.events.kind(k, time.Now())
 		g.kinds[k] = known
 	}
-	g.lastKind, g.lastIs = k, known
+	*last = hit{k, known}
 	return known
 }
 

@@ -182,7 +182,7 @@ func (g *merger) admit(c *call, rows []push.Row) {
 				g.hasten(b)
 			}
 		}
-		if g.full(b, i+1 < len(rows) && rows[i+1].ID == r.ID) {
+		if g.full(b, false) && (i+1 == len(rows) || g.full(b, rows[i+1].ID == r.ID)) {
 			g.fill(b)
 			b = nil
 		}
