@@ -1,11 +1,14 @@
 package collapse
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/pushfleet/pushfleet/pipeline"
+	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/yieldtest"
 )
 
@@ -58,4 +61,26 @@ func TestPlacesYield(t *testing.T) {
 		sc.items = append(sc.items, &pipeline.Item{})
 	}
 	yieldtest.Often(t, n, sc.places)
+}
+
+// Each note decides for itself whether its user's set is looked through.
+func TestEachNoteTrimsByItsOwnScore(t *testing.T) {
+	sc, want := new(scratch), 0
+	for i := range 200 {
+		it := &pipeline.Item{Message: push.Message{ID: fmt.Sprint("id-", i), UserID: fmt.Sprint("user-", i), App: "shop", CollapseKey: "k"}}
+		if score(it)%trimEvery == 0 {
+			want++
+		}
+		sc.items = append(sc.items, it)
+	}
+	sc.notes(t.Context(), boundsAt(time.Now(), time.Hour))
+	got := 0
+	for i := range sc.cmds {
+		if sc.cmds[i].Name() == "zremrangebyrank" {
+			got++
+		}
+	}
+	if got != want || want == 0 || want == len(sc.items) {
+		t.Errorf("%d of %d notes look through their sets, want %d", got, len(sc.items), want)
+	}
 }

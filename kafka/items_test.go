@@ -144,8 +144,16 @@ func TestItemsShareTheSameNames(t *testing.T) {
 			t.Errorf("item %d has the names %v, want %v", i, got, all[i])
 		}
 	}
-	text := func(i int) *byte { return unsafe.StringData(b.Items[i].Type) }
-	if text(0) != text(1) || text(1) == text(2) || text(2) != text(3) || text(3) != text(5) {
-		t.Error("the types of items 0 and 1, and of 2, 3 and 5, are not the same texts")
+	for name, of := range map[string]func(m *push.Message) string{
+		"app": func(m *push.Message) string { return m.App }, "type": func(m *push.Message) string { return m.Type },
+		"sender": func(m *push.Message) string { return m.SenderID }, "campaign": func(m *push.Message) string { return m.Campaign },
+		"push type": func(m *push.Message) string { return m.PushType }, "locale": func(m *push.Message) string { return m.Locale },
+	} {
+		for _, pair := range [][2]int{{0, 1}, {1, 2}, {2, 3}, {3, 5}} {
+			a, b := of(&b.Items[pair[0]].Message), of(&b.Items[pair[1]].Message)
+			if a != "" && (a == b) != (unsafe.StringData(a) == unsafe.StringData(b)) {
+				t.Errorf("%s: items %v have %q and %q, and the same text or not", name, pair, a, b)
+			}
+		}
 	}
 }

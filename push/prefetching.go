@@ -36,15 +36,16 @@ func Prefetching(n int, read func(i int) byte) iter.Seq[int] {
 }
 
 // Prefetch does what Prefetching does before a step: it reads if a stretch of a loop to n
-// begins with step i. It is for loops that hold a lock, and so must not yield.
+// begins with step i. It is for loops that do not yield, as they hold a lock or take too
+// little time.
 func Prefetch(i, n int, read func(i int) byte) {
 	if i%Stretch == 0 {
 		prefetch(i, min(i+Stretch, n), read)
 	}
 }
 
-// PrefetchAll reads for 0 to n-1, for several loops over the same: what it reads has to
-// fit into a second-level cache, 512 KiB or more.
+// PrefetchAll reads for 0 to n-1, for several loops over the same. What it reads is to stay
+// in a second-level cache until the last of them: some 500 KiB at the most.
 func PrefetchAll(n int, read func(i int) byte) { prefetch(0, n, read) }
 
 // prefetch is not inlined: who sees that nobody needs the sum may leave the reads out.

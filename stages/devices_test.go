@@ -107,3 +107,18 @@ func TestOptOutsAreJudgedByDevice(t *testing.T) {
 		}
 	}
 }
+
+// What was decided before its user was read has none, and is passed over.
+func TestDevicesOfNoUser(t *testing.T) {
+	user := &push.User{Devices: []push.Device{{Platform: push.APNS, App: "shop", Token: "t", Hash: "d"}}}
+	b := &pipeline.Batch{Items: []pipeline.Item{
+		item("copy", func(it *pipeline.Item) { it.Decide(push.Duplicate, "", "") }),
+		item("new", func(it *pipeline.Item) { it.User = user }),
+	}}
+	if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if copied, sent := len(b.Items[0].Deliveries), len(b.Items[1].Deliveries); copied != 0 || sent != 1 {
+		t.Errorf("%d deliveries of the copy and %d of the other one, want 0 and 1", copied, sent)
+	}
+}
