@@ -112,7 +112,7 @@ func TestOptOutsAreJudgedByDevice(t *testing.T) {
 func TestDevicesOfNoUser(t *testing.T) {
 	user := &push.User{Devices: []push.Device{{Platform: push.APNS, App: "shop", Token: "t", Hash: "d"}}}
 	b := &pipeline.Batch{Items: []pipeline.Item{
-		item("copy", func(it *pipeline.Item) { it.Decide(push.Duplicate, "", "") }),
+		item("copy", func(it *pipeline.Item) { it.User = nil; it.Decide(push.Duplicate, "", "") }),
 		item("new", func(it *pipeline.Item) { it.User = user }),
 	}}
 	if err := (&stages.Devices{}).Apply(t.Context(), b); err != nil {
