@@ -66,8 +66,9 @@ type assignment struct {
 	restAt       time.Time       // when to offer them again
 	busy         bool            // a batch is being cut
 	// unread are the offsets after waiting whose records cannot be unpacked;
-	// empty = none. The client reads on after them.
+	// empty = none. The client is sent on when they have been taken.
 	unread Range
+	onward *kgo.EpochOffset // where the client is to fetch on behind them; nil = it does
 
 	spans     []span
 	spanBytes int
@@ -181,11 +182,24 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) (bytes int) {
 	return bytes
 }
 
-// leaveOut notes a batch that cannot be unpacked, and returns where to read on.
-func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) int64 {
+// leaveOut notes a batch that cannot be unpacked. Until its records are taken, the client
+// stays before it: it fetches nothing more of a partition of which it has told that. If it
+// were sent on at once, it might have the next such error when the partition is paused, and
+// drop it with all that it holds of a paused one; nobody would send it on then.
+func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) {
 	a.unread = Range{From: max(a.position(), e.Offset), To: e.NextOffset}
+	a.onward = &kgo.EpochOffset{Epoch: e.Epoch, Offset: e.NextOffset}
 	a.failing = nil
-	return e.NextOffset
+}
+
+// goesOn returns, once, where the client is to fetch on behind a batch that was left out,
+// when its records have been taken; nil = nowhere.
+func (a *assignment) goesOn() (at *kgo.EpochOffset) {
+	if a.onward == nil || a.hasUnread() || a.ended || a.stopped != nil {
+		return nil
+	}
+	at, a.onward = a.onward, nil
+	return at
 }
 
 // hasUnread reports whether there are records that cannot be unpacked and have

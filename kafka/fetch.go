@@ -222,7 +222,7 @@ func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionErr
 			return
 		}
 		if e, ok := errors.AsType[*kgo.ErrDecompressTooLarge](p.Err); ok && a.stopped == nil {
-			behind.set(a.partition, kgo.EpochOffset{Epoch: e.Epoch, Offset: a.leaveOut(e)})
+			a.leaveOut(e)
 			s.log.Error("batch too large to unpack: its records are dead", "topic", p.Topic, "partition", p.Partition, "from", a.unread.From, "to", a.unread.To, "error", e)
 		} else if errors.Is(p.Err, kerr.OffsetOutOfRange) && a.isFresh() {
 			// The log's start moved on before the first record was read.
@@ -237,6 +237,11 @@ func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionErr
 		}
 		a.showLag()
 	})
+	for _, a := range s.parts {
+		if at := a.goesOn(); at != nil {
+			behind.set(a.partition, *at)
+		}
+	}
 	for _, e := range fetches.Errors() {
 		switch {
 		case s.topics[e.Topic] != nil && e.Partition >= 0:
