@@ -60,6 +60,7 @@ type assignment struct {
 	pages        pages
 	waiting      []polledRecord
 	waitingBytes int
+	settled      int             // how many of waiting, from the first on, wait for no more records
 	since        time.Time       // when the assignment began
 	outlasted    bool            // no former owner can send any more
 	rest         []pipeline.Item // decoded, but the tracker could not take them yet
@@ -309,11 +310,19 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	if due.After(now) {
 		return false, due
 	}
-	if !a.topic.delayed() && (len(a.waiting) >= a.options.BatchRecords || a.waitingBytes >= a.options.BatchBytes) {
+	if a.settled > 0 || !a.topic.delayed() && (len(a.waiting) >= a.options.BatchRecords || a.waitingBytes >= a.options.BatchBytes) {
 		return true, time.Time{}
 	}
 	until := due.Add(a.options.Linger)
 	return !now.Before(until), until
+}
+
+// settle has what is waiting wait for no more records. A delayed topic has its linger for
+// those that become due after one another, which no poll brings.
+func (a *assignment) settle() {
+	if !a.topic.delayed() {
+		a.settled = len(a.waiting)
+	}
 }
 
 // head returns the records of the next batch without taking them: only records that
@@ -339,6 +348,7 @@ func (a *assignment) drop(n, bytes int) {
 	clear(a.waiting[:n])
 	a.waiting = a.waiting[n:]
 	a.waitingBytes -= bytes
+	a.settled = max(0, a.settled-n)
 	if len(a.waiting) == 0 {
 		a.waiting = nil
 	}
@@ -425,5 +435,5 @@ func (a *assignment) showLag() {
 // and the Source's lock.
 func (a *assignment) end() {
 	a.ended = true
-	a.waiting, a.waitingBytes, a.rest, a.unread = nil, 0, nil, Range{}
+	a.waiting, a.waitingBytes, a.settled, a.rest, a.unread = nil, 0, 0, nil, Range{}
 }

@@ -28,7 +28,7 @@ func TestALeaseBeginsWithTheAssignment(t *testing.T) {
 			t.Error("there is no lease for the first batch")
 		}
 		// A session with all of the 10 s: it began with the assignment, just now.
-		if !b.Tracker.Lapsed(now.Add(s.options.Session)) {
+		if !b.Tracker.Lapsed(now.Add(s.options.Session + 1)) {
 			t.Error("the lease is longer than a session")
 		}
 		done(b)

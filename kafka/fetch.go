@@ -16,6 +16,7 @@ import (
 // the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
 	paused := make(map[push.Partition]bool) // what the client has been told
+	var rested time.Time                    // when the rest before this poll began; zero = there was none
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if e := s.expulsion; e != nil {
@@ -36,8 +37,14 @@ func (s *Source) fetch(ctx context.Context) {
 		s.pause(paused, want)
 		if room == 0 {
 			wait(ctx, wake, again)
-		} else if came := s.poll(polling, room, again); s.isTrickle(came, room) {
-			s.rest(polling, room, again)
+		} else {
+			held := !rested.IsZero() && s.fetched().records > 0
+			since := time.Now()
+			if held {
+				since = s.heldSince(rested, since)
+			}
+			came := s.poll(polling, room, since, again)
+			rested = s.pace(polling, came, held, room, again)
 		}
 		cancel()
 	}
@@ -159,15 +166,15 @@ func (s *Source) pause(told, want map[push.Partition]bool) {
 }
 
 // poll takes the records that are available, and waits for some until a paused
-// partition must be checked again.
-func (s *Source) poll(ctx context.Context, room int, again time.Time) amount {
+// partition must be checked again. Their linger counts since a time.
+func (s *Source) poll(ctx context.Context, room int, since, again time.Time) amount {
 	if !again.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, again)
 		defer cancel()
 	}
 	fetches := s.waker.poll(ctx, room)
-	came, stopped, behind := s.take(fetches)
+	came, stopped, behind := s.take(fetches, since)
 	s.goTo(behind) // before AllowRebalance: no partition can be revoked yet
 	s.client.AllowRebalance()
 	for _, e := range stopped {
@@ -192,10 +199,10 @@ func (s *Source) goTo(at offsets) {
 }
 
 // take gives polled records to their assignments. Records of a partition that is
-// no longer ours are dropped: they are not committed, so its owner reads them. It
-// returns the partitions that stopped now, and the offsets to read on from: after
+// no longer ours are dropped: they are not committed, so its owner reads them. Their
+// linger counts since a time, which is not in the future. It returns the partitions that stopped now, and the offsets to read on from: after
 // batches that cannot be unpacked, and at spoilt data that is fetched once more.
-func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionError, behind offsets) {
+func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stopped []*PartitionError, behind offsets) {
 	now, kept := time.Now(), 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +222,7 @@ func (s *Source) take(fetches kgo.Fetches) (came amount, stopped []*PartitionErr
 		}
 		before, held := a.stopped, a.waitingBytes
 		a.doubt(s.leaderEpoch(a.partition)) // its log may begin with what its predecessor had not told
-		came.records, came.bytes = came.records+len(p.Records), came.bytes+a.take(p.Records, now)
+		came.records, came.bytes = came.records+len(p.Records), came.bytes+a.take(p.Records, since)
 		kept += a.waitingBytes - held
 		if errors.Is(p.Err, errNoRoom) {
 			a.crowdedAt = now // it comes with a later fetch

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -32,7 +33,7 @@ func TestAnErrorTellsNoEndOfALog(t *testing.T) {
 		a.high, a.next, a.committed = 50, 40, 40
 		s.parts = map[push.Partition]*assignment{a.partition: a}
 		before := a.answeredAt
-		s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{Partition: 0, HighWatermark: row.told, Err: row.err}}}}}})
+		s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{Partition: 0, HighWatermark: row.told, Err: row.err}}}}}}, time.Now())
 		if a.high != row.want {
 			t.Errorf("%s: the end is %d, want %d", row.why, a.high, row.want)
 		}
@@ -50,7 +51,7 @@ func TestWhatIsLeftOutTakesNoRoom(t *testing.T) {
 	s.parts = map[push.Partition]*assignment{a.partition: a}
 	take := func(offset int64, bytes int) amount {
 		came, _, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{HighWatermark: 9,
-			Records: []*kgo.Record{{Topic: "push", Offset: offset, Value: make([]byte, bytes)}}}}}}}})
+			Records: []*kgo.Record{{Topic: "push", Offset: offset, Value: make([]byte, bytes)}}}}}}}}, time.Now())
 		return came
 	}
 	s.typical = 1000

@@ -221,7 +221,7 @@ func TestRecordsOfTheEpochOfALeaderThatWasCutOffAreHiddenFromNoConfirm(t *testin
 	// All are read from the leader of epoch 6, which has one record of its own.
 	s.leaderEpoch = func(push.Partition) int32 { return 6 }
 	s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: "push", Partitions: []kgo.FetchPartition{{HighWatermark: 4,
-		Records: []*kgo.Record{{Topic: "push", Offset: 1, LeaderEpoch: 5}}}}}}}})
+		Records: []*kgo.Record{{Topic: "push", Offset: 1, LeaderEpoch: 5}}}}}}}}, time.Now())
 	if !a.hands(1)[0] {
 		t.Error("offset 1, which a former owner may have read from the successor, is not confirmed")
 	}

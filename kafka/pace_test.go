@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Records that come one by one cost a request for each quarter of the linger and not one
+// Records that come one by one cost two requests for each linger and not one
 // each; what makes a good part of a batch is polled as it comes.
 func TestATrickleIsPolledAtAPace(t *testing.T) {
 	for _, row := range []struct {
@@ -22,7 +22,7 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 		open     int // OpenBatches
 		min, max int64
 	}{
-		{"a record is little", 10_000, 4, 30, 60},
+		{"a record is little", 10_000, 4, 16, 24},
 		{"a record is a twentieth of a batch", 20, 100, 150, 260},
 	} {
 		t.Run(row.why, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestAPartitionHasRoomAgainDuringARest(t *testing.T) {
 	})
 }
 
-// A pause is a quarter of the linger, but no partition that must be checked waits for its
+// A pause is as long as the linger, but no partition that must be checked waits for its
 // end, and it is never longer than a poll may wait.
 func TestHowLongATrickleRests(t *testing.T) {
 	now := time.Now()
@@ -165,9 +165,9 @@ func TestHowLongATrickleRests(t *testing.T) {
 		again  time.Duration // 0 = nothing is to be checked
 		want   time.Duration
 	}{
-		{"by default", 20 * time.Millisecond, 0, 5 * time.Millisecond},
+		{"by default", 20 * time.Millisecond, 0, 20 * time.Millisecond},
 		{"a partition is full", 100 * time.Millisecond, recheck, recheck},
-		{"one is due later", 20 * time.Millisecond, time.Minute, 5 * time.Millisecond},
+		{"one is due later", 20 * time.Millisecond, time.Minute, 20 * time.Millisecond},
 		{"records wait for seconds", 10 * time.Second, 0, time.Second},
 	} {
 		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g", Linger: row.linger}.withDefaults(), slog.New(slog.DiscardHandler))

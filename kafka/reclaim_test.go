@@ -202,7 +202,7 @@ func TestATopicsErrorIsItsPartitions(t *testing.T) {
 	s := newSource(*options(func(o *SourceOptions) { o.Topics = append(tier(short, 30*time.Second), tier(long, 5*time.Minute)...) }), slog.New(slog.DiscardHandler))
 	s.onAssigned(t.Context(), nil, map[string][]int32{short: {0, 1, 2}, long: {0}})
 	s.parts[push.Partition{Topic: short, ID: 2}].end()
-	_, stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: short, Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}})
+	_, stopped, _ := s.take(kgo.Fetches{{Topics: []kgo.FetchTopic{{Topic: short, Partitions: []kgo.FetchPartition{{Partition: -1, Err: kerr.UnknownTopicOrPartition}}}}}}, time.Now())
 	for p, named := range map[push.Partition]bool{{Topic: short}: true, {Topic: short, ID: 1}: true, {Topic: short, ID: 2}: false, {Topic: long}: false} {
 		if err := s.parts[p].trouble(); (err != nil) != named || named && !errors.Is(err, kerr.UnknownTopicOrPartition) {
 			t.Errorf("%v: got %v, want it named: %v", p, err, named)

@@ -346,7 +346,7 @@ func (s *Source) stop(a *assignment, at int64, err error) {
 	e := &PartitionError{Partition: a.partition, Offset: at, Err: err}
 	s.mu.Lock()
 	a.busy, a.stopped = false, e
-	a.waiting, a.waitingBytes = nil, 0
+	a.waiting, a.waitingBytes, a.settled = nil, 0, 0
 	s.signal()
 	s.mu.Unlock()
 	if p, ok := errors.AsType[*push.PanicError](err); ok {

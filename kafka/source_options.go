@@ -72,10 +72,13 @@ type SourceOptions struct {
 	// part of it; 0 = at once.
 	JoinWithin time.Duration
 
-	BatchRecords int           // most records of a batch; 10,000 = the sends in flight to a provider at once
-	BatchBytes   int           // most bytes of a batch; 8 MiB
-	Linger       time.Duration // how long a batch that is not full waits for more records; 20 ms
-	OpenBatches  int           // full batches that fit in a partition's window; 4, so W = 40,000 records
+	BatchRecords int // most records of a batch; 10,000 = the sends in flight to a provider at once
+	BatchBytes   int // most bytes of a batch; 8 MiB
+	// Linger is how long a batch that is not full waits for more records; 20 ms. Where they come in
+	// numbers the wait begins with the first one. Where they come one by one they wait before they
+	// are polled, so that a record that comes alone is handed out at once: see pace.
+	Linger      time.Duration
+	OpenBatches int // full batches that fit in a partition's window; 4, so W = 40,000 records
 	// OpenRecords is the most open records of all partitions together; 10 W. Retry and
 	// Hold topics share it evenly, and so do the partitions of each: those with long
 	// waits take no room from the others.
