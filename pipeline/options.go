@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -56,8 +58,9 @@ type Options struct {
 	Recheck      Recheck
 	RecheckAfter time.Duration
 
-	// StageWorkers is how many batches a stage works on at once.
-	StageWorkers int
+	// StageWorkers is how many batches a stage works on at once, and StageRecords how many
+	// records: a larger batch is worked on alone; 0 = as many as the batches have.
+	StageWorkers, StageRecords int
 	// Window bounds, for each route, the sends in flight plus the answers whose
 	// status row is not durable yet: what a hard kill can send twice.
 	Window int
@@ -88,8 +91,8 @@ func New(o Options) (*Pipeline, error) {
 	switch {
 	case o.Source == nil, o.Producer == nil, o.Status == nil, o.Ledger == nil, o.Seen == nil, o.Metrics == nil, o.Log == nil:
 		return nil, errors.New("pipeline: a collaborator is missing")
-	case o.StageWorkers < 1, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitTimeout <= 0, o.CommitInterval <= 0:
-		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out, commit time-out and commit interval must be positive")
+	case o.StageWorkers < 1, o.StageRecords < 0, o.Window < 1, o.SendDeadline <= 0, o.Drain <= 0, o.StatusTimeout <= 0, o.CommitTimeout <= 0, o.CommitInterval <= 0:
+		return nil, errors.New("pipeline: stage workers, window, send deadline, drain, status time-out, commit time-out and commit interval must be positive, and stage records not negative")
 	case o.Recheck != nil && o.RecheckAfter < shortestConfirm:
 		return nil, fmt.Errorf("pipeline: what waits is to be checked again after %v: less than %v asks over and over", o.RecheckAfter, shortestConfirm)
 	case len(o.Policy.RetryDelays) == 0:
@@ -103,6 +106,7 @@ func New(o Options) (*Pipeline, error) {
 	if o.Limit == nil {
 		o.Limit = unlimited{}
 	}
+	o.StageRecords = cmp.Or(o.StageRecords, math.MaxInt)
 	p := &Pipeline{opt: o, routes: make(map[push.Route]*route, len(o.Routes)), confirmFor: o.confirmFor(),
 		toSettle: newQueue[*Delivery](), toHandOver: o.outlets(), toTell: o.tellings(), toRemember: newQueue[*Item](), commitSoon: make(chan struct{}, 1)}
 	if p.opt.Gates == nil {

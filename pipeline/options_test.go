@@ -47,6 +47,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		"no metrics":               func(o *Options) { o.Metrics = nil },
 		"no log":                   func(o *Options) { o.Log = nil },
 		"no stage worker":          func(o *Options) { o.StageWorkers = 0 },
+		"less than no room":        func(o *Options) { o.StageRecords = -1 },
 		"no window":                func(o *Options) { o.Window = 0 },
 		"no deadline":              func(o *Options) { o.SendDeadline = 0 },
 		"no drain":                 func(o *Options) { o.Drain = 0 },

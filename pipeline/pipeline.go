@@ -170,8 +170,8 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 }
 
 // through runs one stage, with workers of its own, over the batches and passes
-// them on. It closes the returned channel when in is closed and all batches are
-// through.
+// them on. A batch has its room in the stage until the next step has it. It closes
+// the returned channel when in is closed and all batches are through.
 func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-chan *Batch {
 	out := make(chan *Batch)
 	var workers sync.WaitGroup
@@ -179,14 +179,17 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 	if p.opt.Once {
 		n = 1 // keeps the order
 	}
+	room := newRoom(p.opt.StageRecords)
 	for range n {
 		workers.Go(func() {
 			for b := range in {
-				if p.apply(ctx, s, b) {
+				leave, entered := room.enter(ctx, b)
+				if entered && p.apply(ctx, s, b) {
 					out <- b
 				} else {
 					abandonBatch(b)
 				}
+				leave()
 			}
 		})
 	}

@@ -27,6 +27,7 @@ type Tracker struct {
 	full      atomic.Bool               // nothing more is polled before the watermark moves
 	expiries  *expiries                 // of those that wait; nil = they are not counted
 	left      atomic.Pointer[time.Time] // when it began to leave, nil = it does not. From then on what is not sent is abandoned
+	leaving   chan struct{}             // closed by Leave
 
 	// mu guards the fields below. A source holds its own locks when it calls a
 	// Tracker; code that holds mu takes no other lock.
@@ -95,7 +96,7 @@ type Lease interface {
 func NewTracker(o TrackerOptions) *Tracker {
 	t := &Tracker{
 		partition: o.Partition, retry: o.Retry, counts: o.Counts, capacity: o.Capacity, confirms: o.Confirms, lease: o.Lease,
-		open: make(map[string]uint64), intents: make(map[int64]struct{}), unseen: -1, watermark: -1, committed: -1, next: -1, idle: make(chan struct{}),
+		open: make(map[string]uint64), intents: make(map[int64]struct{}), unseen: -1, watermark: -1, committed: -1, next: -1, idle: make(chan struct{}), leaving: make(chan struct{}),
 	}
 	if o.Expiries {
 		t.expiries = new(expiries)
@@ -412,7 +413,11 @@ func (t *Tracker) holder() (seq uint64, ok bool) {
 
 // Leave requests that everything that has not been sent be abandoned, and does not
 // wait. Items may still be admitted; they are abandoned too.
-func (t *Tracker) Leave() { now := time.Now(); t.left.CompareAndSwap(nil, &now) }
+func (t *Tracker) Leave() {
+	if now := time.Now(); t.left.CompareAndSwap(nil, &now) {
+		close(t.leaving)
+	}
+}
 
 // inFlight reports whether something of the assignment is neither done nor abandoned.
 func (t *Tracker) inFlight() bool {

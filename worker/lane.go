@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -79,7 +80,7 @@ func (g *group) openLane(i int, retry bool) (*lane, error) {
 		Gates: shared.gates, Urgent: i == 0, EarliestFirst: sheds, Events: shared.events, Latest: shared.latest, Tracer: shared.tracer,
 		Policy: wiring.Policy(c, l), Once: l.Once(),
 		Recheck: &stages.Recheck{Users: shared.users, Newest: shared.latest, Rules: g.preferences(l)}, RecheckAfter: c.Send.Recheck,
-		StageWorkers: c.Batch.Workers, Window: c.Send.InFlight + c.Status.Unacknowledged,
+		StageWorkers: c.Batch.Workers, StageRecords: stageRecords(c), Window: c.Send.InFlight + c.Status.Unacknowledged,
 		SendDeadline: c.Send.Deadline, StatusTimeout: c.Cassandra.Timeout, Drain: c.Send.Drain - configs.LeaveTimeout, CommitTimeout: c.Kafka.CommitTimeout, CommitInterval: c.Kafka.CommitInterval,
 		Tokens: shared.tokens, Metrics: shared.pipeline, Log: g.Log, Observe: g.Observe,
 	}
@@ -213,3 +214,7 @@ func (l *lane) close() {
 	l.leave()
 	l.producer.Close()
 }
+
+// stageRecords is how many records a stage works on at once: a full batch for every two
+// processors. With more the rate does not grow, but memory and what urgent records wait do.
+func stageRecords(c *configs.Config) int { return c.Batch.Records * max(1, runtime.GOMAXPROCS(0)/2) }
