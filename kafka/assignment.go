@@ -317,10 +317,10 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	return !now.Before(until), until
 }
 
-// settle has what is waiting wait for no more records. A delayed topic has its linger for
-// those that become due after one another, which no poll brings.
+// settle has what is waiting wait for no more records, if that is little. A delayed topic has
+// its linger for those that become due after one another, which no poll brings.
 func (a *assignment) settle() {
-	if !a.topic.delayed() {
+	if !a.topic.delayed() && len(a.waiting) < max(2, a.options.BatchRecords/few) {
 		a.settled = len(a.waiting)
 	}
 }

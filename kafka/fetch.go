@@ -16,7 +16,7 @@ import (
 // the callbacks know what to do with it (F6).
 func (s *Source) fetch(ctx context.Context) {
 	paused := make(map[push.Partition]bool) // what the client has been told
-	var rested time.Time                    // when the rest before this poll began; zero = there was none
+	var last pace
 	for ctx.Err() == nil {
 		s.mu.Lock()
 		if e := s.expulsion; e != nil {
@@ -36,15 +36,12 @@ func (s *Source) fetch(ctx context.Context) {
 		s.mu.Unlock()
 		s.pause(paused, want)
 		if room == 0 {
+			last = pace{}
 			wait(ctx, wake, again)
 		} else {
-			held := !rested.IsZero() && s.fetched().records > 0
-			since := time.Now()
-			if held {
-				since = s.heldSince(rested, since)
-			}
+			since := s.heldSince(last)
 			came := s.poll(polling, room, since, again)
-			rested = s.pace(polling, came, held, room, again)
+			last = s.pace(polling, last, !since.IsZero(), came, room, again)
 		}
 		cancel()
 	}
@@ -166,7 +163,7 @@ func (s *Source) pause(told, want map[push.Partition]bool) {
 }
 
 // poll takes the records that are available, and waits for some until a paused
-// partition must be checked again. Their linger counts since a time.
+// partition must be checked again. Their linger counts since a time; zero = since they come.
 func (s *Source) poll(ctx context.Context, room int, since, again time.Time) amount {
 	if !again.IsZero() {
 		var cancel context.CancelFunc
@@ -200,10 +197,13 @@ func (s *Source) goTo(at offsets) {
 
 // take gives polled records to their assignments. Records of a partition that is
 // no longer ours are dropped: they are not committed, so its owner reads them. Their
-// linger counts since a time, which is not in the future. It returns the partitions that stopped now, and the offsets to read on from: after
+// linger counts since a time that is not in the future; zero = now. It returns the partitions that stopped now, and the offsets to read on from: after
 // batches that cannot be unpacked, and at spoilt data that is fetched once more.
 func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stopped []*PartitionError, behind offsets) {
 	now, kept := time.Now(), 0
+	if since.IsZero() {
+		since = now
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer func() {

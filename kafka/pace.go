@@ -14,7 +14,7 @@ import (
 const (
 	few = 20
 	// What the client held through a rest still waits for what has gathered, for a
-	// stays-th of the linger at the most.
+	// stays-th of the linger at the most. So long is a rest, too, where more is on its way.
 	stays = 4
 )
 
@@ -36,46 +36,68 @@ func (s *Source) fetched() amount {
 	return amount{int(s.client.BufferedFetchRecords()), int(s.client.BufferedFetchBytes())}
 }
 
-// pace follows a poll of which the client held the records through a rest, or not: after
-// what was held it leaves all brokers a few-th of the linger to answer, and after another
-// trickle the source rests. It returns when a rest began; zero = there was none.
-func (s *Source) pace(ctx context.Context, came amount, held bool, room int, again time.Time) (rested time.Time) {
-	switch now := time.Now(); {
-	case !s.isTrickle(came, room):
-		return time.Time{}
-	case held:
-		wait(ctx, nil, now.Add(min(s.options.Linger/few, glance)))
-		return time.Time{}
-	default:
-		s.rest(ctx, room, again)
-		return now
-	}
+// pace is what the polling goroutine knows of its last poll.
+type pace struct {
+	rested time.Time // when the rest after it began, if that was a whole linger; zero = it was not
+	many   bool      // it brought more than a trickle, or the client had fetched that during the rest
 }
 
-// heldSince is since when the linger of records counts that the client held through a rest.
-func (s *Source) heldSince(rested, now time.Time) time.Time {
-	return sooner(now, rested.Add(s.options.Linger/stays))
+// heldSince is since when the linger of the records counts that the client held through a
+// rest; zero = it held none.
+func (s *Source) heldSince(last pace) time.Time {
+	if last.rested.IsZero() || s.fetched().records == 0 {
+		return time.Time{}
+	}
+	return sooner(time.Now(), last.rested.Add(s.options.Linger/stays))
+}
+
+// pace follows a poll, of which the client held the records through a rest, or not. After what
+// was held it leaves all brokers a few-th of the linger to answer; after another trickle the
+// source rests.
+func (s *Source) pace(ctx context.Context, last pace, held bool, came amount, room int, again time.Time) pace {
+	switch {
+	case came.records == 0:
+		return pace{}
+	case !s.isTrickle(came, room):
+		return pace{many: true}
+	case held:
+		wait(ctx, nil, time.Now().Add(min(s.options.Linger/few, glance)))
+		return pace{}
+	default:
+		return s.rest(ctx, last.many, room, again)
+	}
 }
 
 // rest pauses after a trickle, until ctx ends at the latest. It ends as soon as the client
 // has fetched more than a trickle: then what came was the rest of a fetch, or came beside
-// a backlog of another partition. What has come is handed out unless the rest is to be
-// shorter than the linger.
-func (s *Source) rest(ctx context.Context, room int, again time.Time) {
-	now := time.Now()
-	until := s.restUntil(again, now)
-	if until.Sub(now) == s.options.Linger {
+// a backlog of another partition. Where records come one by one, what has come is handed out
+// and the pause is the linger. Where many came just before, more will come within it, and in a
+// delayed topic others become due: there the pause is a stays-th of the linger.
+func (s *Source) rest(ctx context.Context, many bool, room int, again time.Time) pace {
+	began := time.Now()
+	pause := s.options.Linger
+	if many || s.options.Topics[0].Kind != Main {
+		pause /= stays
+	}
+	until := s.restUntil(pause, again, began)
+	whole := until.Sub(began) == s.options.Linger
+	if whole {
 		s.settle()
 	}
-	for ; now.Before(until) && ctx.Err() == nil; now = time.Now() {
+	for now := began; now.Before(until) && ctx.Err() == nil; now = time.Now() {
 		if !s.isLittle(s.fetched(), room) {
-			return
+			return pace{many: true}
 		}
 		wait(ctx, nil, sooner(until, now.Add(glance)))
 	}
+	if !whole || ctx.Err() != nil {
+		return pace{}
+	}
+	return pace{rested: began}
 }
 
-// settle has what has come of the main topics wait for nothing more.
+// settle has what has come of the main topics wait for nothing more, but not of a partition
+// of which much waits: it is a backlog's, and more of it is on its way.
 func (s *Source) settle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +110,9 @@ func (s *Source) settle() {
 // glance is how often a rest looks at what the client has fetched.
 const glance = 5 * time.Millisecond
 
-// restUntil is when a source polls again after a trickle: sooner where a partition must be
-// checked, as it was known before the poll, and after as long as one poll may wait at most.
-func (s *Source) restUntil(again, now time.Time) time.Time {
-	return sooner(again, now.Add(min(s.options.Linger, waking)))
+// restUntil is when a source polls again after a trickle: sooner than after the pause where a
+// partition must be checked, as it was known before the poll, and after as long as one poll may
+// wait at most.
+func (s *Source) restUntil(pause time.Duration, again, now time.Time) time.Time {
+	return sooner(again, now.Add(min(pause, waking)))
 }

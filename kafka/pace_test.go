@@ -175,7 +175,7 @@ func TestHowLongATrickleRests(t *testing.T) {
 		if row.again > 0 {
 			again = now.Add(row.again)
 		}
-		if got := s.restUntil(again, now).Sub(now); got != row.want {
+		if got := s.restUntil(row.linger, again, now).Sub(now); got != row.want {
 			t.Errorf("%s: %v, want %v", row.why, got, row.want)
 		}
 	}
