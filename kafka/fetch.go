@@ -197,8 +197,9 @@ func (s *Source) goTo(at offsets) {
 
 // take gives polled records to their assignments. Records of a partition that is
 // no longer ours are dropped: they are not committed, so its owner reads them. Their
-// linger counts since a time that is not in the future; zero = now. It returns the partitions that stopped now, and the offsets to read on from: after
-// batches that cannot be unpacked, and at spoilt data that is fetched once more.
+// linger counts since a time that is not in the future; zero = now. It returns the
+// partitions that stopped now, and the offsets to read on from: after batches that
+// cannot be unpacked, and at spoilt data that is fetched once more.
 func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stopped []*PartitionError, behind offsets) {
 	now, kept := time.Now(), 0
 	if since.IsZero() {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,61 @@ import (
 type handed struct {
 	at      time.Duration
 	records int
+}
+
+// handedOut is what a source of the topic t hands out, when n records are produced at each of some times after it has
+// been there for a while. They are due.
+func handedOut(t *testing.T, o SourceOptions, after time.Duration, at []time.Duration, n int) (got []handed) {
+	t.Helper()
+	v := newVirtual(t, kfake.SeedTopics(1, "t"))
+	o.Group = "g"
+	s, err := NewSource(v.options(v.network.DialContext), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Join()
+	writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	time.Sleep(after) // it has its partition, and polls
+	began := time.Now()
+	ctx, stop := context.WithCancel(t.Context())
+	reading := make(chan struct{}) // closed when nothing is read any more
+	go func() {
+		defer close(reading)
+		var open []*pipeline.Batch
+		for {
+			b, err := s.Next(ctx)
+			if err != nil {
+				done(open...)
+				return
+			}
+			got, open = append(got, handed{time.Since(began), len(b.Items)}), append(open, b)
+		}
+	}()
+	headers := []kgo.RecordHeader{header("pf-v", "1")}
+	if o.Topics[0].Kind == Hold {
+		headers = append(headers, header("pf-not-before", strconv.FormatInt(began.Add(-time.Second).UnixMilli(), 10)))
+	}
+	for _, d := range at {
+		time.Sleep(d - time.Since(began))
+		some := make([]*kgo.Record, n)
+		for i := range some {
+			some[i] = &kgo.Record{Topic: "t", Value: []byte("{}"), Headers: headers}
+		}
+		if err := writer.ProduceSync(t.Context(), some...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(5 * time.Second)
+	stop()
+	<-reading
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	return got
 }
 
 // A record that comes alone is handed out at once; those that follow it closely are handed out when a
@@ -46,51 +102,11 @@ func TestWhenRecordsAreHandedOut(t *testing.T) {
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := newVirtual(t, kfake.SeedTopics(1, "t"))
-				s, err := NewSource(v.options(v.network.DialContext), SourceOptions{Topics: row.topics, Group: "g", Linger: row.linger})
-				if err != nil {
-					t.Fatal(err)
-				}
-				s.Join()
-				writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer writer.Close()
-				time.Sleep(5 * time.Second) // it has its partition, and polls
-				began := time.Now()
-				var got []handed
-				ctx, stop := context.WithCancel(t.Context())
-				reading := make(chan struct{}) // closed when nothing is read any more
-				go func() {
-					defer close(reading)
-					var open []*pipeline.Batch
-					for {
-						b, err := s.Next(ctx)
-						if err != nil {
-							done(open...)
-							return
-						}
-						got, open = append(got, handed{time.Since(began), len(b.Items)}), append(open, b)
-					}
-				}()
-				for _, d := range row.at {
-					time.Sleep(d - time.Since(began))
-					r := &kgo.Record{Topic: "t", Value: []byte("{}"), Headers: []kgo.RecordHeader{header("pf-v", "1")}}
-					if err := writer.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				time.Sleep(5 * time.Second)
-				stop()
-				<-reading
+				got := handedOut(t, SourceOptions{Topics: row.topics, Linger: row.linger}, 5*time.Second, row.at, 1)
 				if !slices.EqualFunc(got, row.want, func(g, w handed) bool {
 					return g.records == w.records && g.at >= w.at && g.at <= w.at+2*time.Millisecond
 				}) {
 					t.Errorf("handed out %v, want %v", got, row.want)
-				}
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
 				}
 			})
 		})
@@ -122,5 +138,34 @@ func TestSettledRecords(t *testing.T) {
 	a.end()
 	if ok, _ := a.ready(start.Add(time.Hour)); ok || a.settled != 0 {
 		t.Error("an assignment that has ended has something that is ready")
+	}
+}
+
+// The linger of what a poll has waited for begins when it comes, and not when the poll began: records of a delayed topic
+// that are due when they come share a batch with what follows.
+func TestTheLingerBeginsWhenRecordsCome(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		why string
+		at  []time.Duration
+		n   int // at each
+	}{
+		{"one by one", []time.Duration{0, 2 * ms, 4 * ms}, 1},
+		{"in numbers", []time.Duration{0, 5 * ms}, 600},
+	} {
+		t.Run(row.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// Polls begin on whole seconds here: it is in the midst of one.
+				got := handedOut(t, SourceOptions{Topics: []SourceTopic{{Name: "t", Kind: Hold}}, Linger: 20 * ms}, 5500*ms, row.at, row.n)
+				want, all := row.n*len(row.at), 0
+				for _, g := range got {
+					all += g.records
+				}
+				// Which fetch brings which of those in numbers is the broker's affair: some wait for two short rests.
+				if latest := row.at[len(row.at)-1] + 32*ms; all != want || got[0].at < 20*ms || got[0].at > 22*ms || got[len(got)-1].at > latest {
+					t.Errorf("handed out %v; want the first after 20 ms, and all %d after %v at the latest", got, want, latest)
+				}
+			})
+		})
 	}
 }
