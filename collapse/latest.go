@@ -1,13 +1,17 @@
 // Package collapse knows, per user, app and collapse key, the newest notification
 // that a provider accepted: of two with one collapse key the newer replaces the
 // older on the screen, and a retry of the older one must not undo that.
+//
+// Nearly every notification is accepted at its first attempt, and nobody ever asks
+// what superseded it. So a collapse key is opened when a notification is handed over
+// to another record, and only what is accepted under an open key is noted. What is in
+// flight in this process may still be handed over: its keys count as open too.
 package collapse
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +22,18 @@ import (
 	"github.com/pushfleet/pushfleet/shards"
 )
 
-// Latest remembers, per user, app and collapse key, the newest notification
+// Latest remembers, per user, app and open collapse key, the newest notification
 // that a provider accepted for any of the user's devices.
 //
-// It is best effort. What is forgotten (an Accepted that failed, a Redis that
-// was wiped) lets a retry through, nothing worse. It is safe for concurrent
-// use.
+// It is best effort. What is forgotten (an Accepted or a HandedOver that failed, a Redis
+// that was wiped) lets a retry through, nothing worse, and so does what was accepted in
+// another process than the one that has the older notification's first attempt in flight:
+// both are of one user, so that happens between topics only. It is safe for concurrent use.
 type Latest struct {
 	client  redis.UniversalClient
+	cluster bool // keys of different shards need commands of their own
 	options Options
+	flight  flight
 	scratch sync.Pool // of *scratch
 }
 
@@ -36,7 +43,7 @@ type Options struct {
 	// be sent: the longest greatest age of all lanes. What is older supersedes
 	// nothing any more, and is forgotten. At least a second.
 	Horizon time.Duration
-	// Timeout bounds one Accepted; above zero.
+	// Timeout bounds one Accepted and one HandedOver; above zero.
 	Timeout time.Duration
 }
 
@@ -50,14 +57,18 @@ func DefaultOptions() Options {
 const (
 	// slack is how far the clocks of workers may differ.
 	slack = 5 * time.Minute
-	// maxKeys bounds the collapse keys remembered of a user, 20 KiB; beyond
-	// it the oldest are forgotten, at one note in trimEvery.
-	maxKeys = 256
-	// trimEvery is how many notes share the look for what is too old or too much, so
-	// that a user has some more for a while: trimEvery on average above maxKeys, and as
-	// many that are too old. Those supersede nothing: whatever may still be sent is
-	// newer. Which note looks depends on its id.
+	// maxKeys bounds the collapse keys remembered of a user, some 80 KiB; beyond it some are
+	// forgotten, at one in trimEvery of those that are added: first keys under which
+	// nothing was accepted yet, then those of the oldest notifications. Nobody has so many
+	// notifications handed over in a day but by a mistake.
+	maxKeys = 1024
+	// trimEvery is how many keys that are added share the look for what is too much, so
+	// that a user has some more for a while: trimEvery on average above maxKeys. Which
+	// one looks depends on the notification's id.
 	trimEvery = 8
+	// mostAsked is how many keys of users one question has at most: where one of them has
+	// an open key, the others of its question are noted for nothing.
+	mostAsked = 64
 )
 
 // New makes a Latest. The client stays the caller's. It returns an error
@@ -66,47 +77,29 @@ func New(client redis.UniversalClient, o Options) (*Latest, error) {
 	if o.Horizon < time.Second || o.Timeout <= 0 {
 		return nil, fmt.Errorf("latest: horizon %v and time-out %v, want at least a second and above 0", o.Horizon, o.Timeout)
 	}
-	l := &Latest{client: client, options: o}
+	l := &Latest{client: client, cluster: shards.IsCluster(client), options: o}
 	l.scratch.New = func() any { return new(scratch) }
 	return l, nil
 }
 
-// scratch is the working memory of one call.
-type scratch struct {
-	items  []*pipeline.Item // those that are asked or told about
-	asked  []int32          // their indexes in the caller's slice
-	names  shards.Names
-	text   []byte // of all values
-	ends   []int
-	scores []int64  // of each item
-	values []string // score and member of each item
-	args   []any
-	cmds   []redis.IntCmd
-	bounds [3]string // lowest score kept, time to live, rank of the last one dropped
-}
+// Begin counts the items of a batch as in flight. It must be called before any of them is
+// sent, nor any that was read after them; End must be called once for each of them.
+func (l *Latest) Begin(items []pipeline.Item) { l.flight.begin(items) }
 
-func (l *Latest) begin() *scratch { return l.scratch.Get().(*scratch) }
+// End says that items are no longer in flight: they have ended, or another owner of their
+// partition has them now. HandedOver comes before.
+func (l *Latest) End(items []*pipeline.Item) { l.flight.end(items) }
 
-// end drops all references to what belongs to the caller.
-func (l *Latest) end(sc *scratch) {
-	clear(sc.items)
-	clear(sc.args)
-	clear(sc.values)
-	clear(sc.cmds)
-	sc.items, sc.asked, sc.args, sc.scores, sc.values, sc.cmds = sc.items[:0], sc.asked[:0], sc.args[:0], sc.scores[:0], sc.values[:0], sc.cmds[:0]
-	l.scratch.Put(sc)
-}
-
-// Accepted notes the items that have a collapse key and a delivery that its
-// provider accepted. It ignores the others, and does not call Redis if there is
-// none. All in one round trip, within the Timeout. Nothing of items is kept.
+// HandedOver opens the collapse keys of items that another record carries on, which may ask
+// by Superseded. It must be called before that record is written. One round trip, within the
+// Timeout; none when no item has a collapse key. Nothing of items is kept.
 //
-// After an error some may not be noted; nothing has to be done about it.
-func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
+// After an error some may not be open; nothing has to be done about it.
+func (l *Latest) HandedOver(ctx context.Context, items []*pipeline.Item) error {
 	sc := l.begin()
 	defer l.end(sc)
 	for _, it := range items {
-		if it.CollapseKey != "" && accepted(it) {
+		if it.CollapseKey != "" {
 			sc.items = append(sc.items, it)
 		}
 	}
@@ -115,7 +108,58 @@ func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	sc.notes(ctx, boundsAt(time.Now(), l.options.Horizon))
+	sc.opens(ctx, l.keep())
+	if err := l.exec(ctx, sc); err != nil {
+		return fmt.Errorf("opening collapse keys: %w", err)
+	}
+	return nil
+}
+
+// Accepted notes the items that have a collapse key, which is open, and a delivery that its
+// provider accepted. It ignores the others, and does not call Redis if there is none with a
+// key. It takes one round trip where no user has an open key, otherwise two, within the
+// Timeout. Nothing of items is kept.
+//
+// It looks at what is in flight first and then at Redis. An older notification that is not in
+// flight any more then has ended, or has opened its key before: Redis says so.
+//
+// After an error some may not be noted; nothing has to be done about it.
+func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
+	sc := l.begin()
+	defer l.end(sc)
+	for _, it := range items {
+		switch {
+		case it.CollapseKey == "" || !accepted(it):
+		case l.flight.isContested(it):
+			sc.items = append(sc.items, it)
+		default:
+			sc.alone = append(sc.alone, it)
+		}
+	}
+	if len(sc.items)+len(sc.alone) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
+	defer cancel()
+	sc.notes(ctx, l.keep())
+	keys := sc.asks(ctx, l.cluster)
+	err := l.exec(ctx, sc)
+	if sc.updates(ctx, keys) {
+		if e := l.exec(ctx, sc); e != nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("noting the newest notification per collapse key: %w", err)
+	}
+	return nil
+}
+
+// keep is how long the keys of a user are remembered after the last one that was added.
+func (l *Latest) keep() time.Duration { return l.options.Horizon + slack }
+
+// exec runs the commands in one round trip, and returns the error of one of them.
+func (l *Latest) exec(ctx context.Context, sc *scratch) error {
 	pipe := l.client.Pipeline()
 	for i := range sc.cmds {
 		_ = pipe.Process(ctx, &sc.cmds[i]) // it is only queued
@@ -123,7 +167,7 @@ func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	for i := range sc.cmds {
 		if err := sc.cmds[i].Err(); err != nil {
-			return fmt.Errorf("noting the newest notification per collapse key: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -137,49 +181,6 @@ func accepted(it *pipeline.Item) bool {
 		}
 	}
 	return false
-}
-
-// notes makes the commands of all items. They are plain ones: a script with the same
-// commands costs Redis half as much again or more.
-//
-// A member moves to a later score only. The set's end comes right behind it: only a
-// connection that breaks between the two, and stays away for the client's retries, leaves
-// one set without an end, until its user's next note or Forget. At some notes goes what is
-// too old, and what is too much.
-func (sc *scratch) notes(ctx context.Context, bounds [3]string) {
-	sc.bounds = bounds
-	sc.names.Reset()
-	for _, it := range sc.items {
-		owner := it.Owner()
-		sc.names.Collapse(shards.UserShard(owner), owner)
-	}
-	names := sc.names.List()
-	sc.places()
-	// All room first: the commands point into one slice, and stay where they are.
-	sc.args = slices.Grow(sc.args, argsPerNote*len(names))
-	sc.cmds = slices.Grow(sc.cmds, cmdsPerNote*len(names))
-	for i := range sc.items {
-		key := &names[i]
-		sc.add(ctx, "ZADD", key, "GT", &sc.values[2*i], &sc.values[2*i+1])
-		sc.add(ctx, "PEXPIRE", key, &sc.bounds[1])
-		if sc.scores[i]%trimEvery == 0 {
-			sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", &sc.bounds[0])
-			sc.add(ctx, "ZREMRANGEBYRANK", key, "0", &sc.bounds[2])
-		}
-	}
-}
-
-// The most that one note takes of the room.
-const (
-	cmdsPerNote = 4
-	argsPerNote = 5 + 3 + 4 + 4
-)
-
-// add makes one command, for which there is room.
-func (sc *scratch) add(ctx context.Context, args ...any) {
-	from := len(sc.args)
-	sc.args = append(sc.args, args...)
-	sc.cmds = append(sc.cmds, *redis.NewIntCmd(ctx, sc.args[from:len(sc.args):len(sc.args)]...))
 }
 
 // Superseded sets out[i] when a newer notification than items[i], with another

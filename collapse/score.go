@@ -3,19 +3,17 @@ package collapse
 import (
 	"encoding/binary"
 	"math"
-	"strconv"
-	"time"
 
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/pushfleet/pushfleet/pipeline"
-	"github.com/pushfleet/pushfleet/push"
 )
 
-// A user's set c:{s}:<user> has a member per app and collapse key, their hash
-// in 8 bytes. Its score is when the notification was first seen, in Unix ms,
+// A user's set c:{s}:<user> has a member per app and open collapse key, their hash
+// in 8 bytes. Its score is when the newest notification was first seen, in Unix ms,
 // followed by 11 bits of the hash of its id. Together these are at most 53
-// bits until the year 2109: what a score holds exactly.
+// bits until the year 2109: what a score holds exactly. The score of a key under
+// which nothing was accepted since it was opened is lower than any of these.
 //
 // So few bits of the id are enough: they only keep a notification from
 // superseding itself, and when those of two ids agree by chance, one time in
@@ -23,6 +21,8 @@ import (
 const (
 	idBits = 11
 	idMask = 1<<idBits - 1
+	// opened is the score of a key that was opened: of the year 1970, it supersedes nothing.
+	opened = "1"
 )
 
 // score is what a notification is remembered by.
@@ -55,39 +55,4 @@ func appendMember(b []byte, it *pipeline.Item) []byte {
 	_, _ = d.Write([]byte{0})
 	_, _ = d.WriteString(it.CollapseKey)
 	return binary.BigEndian.AppendUint64(b, d.Sum64())
-}
-
-// places notes the score of every item, and writes score and member into values, which
-// share one piece of memory.
-func (sc *scratch) places() {
-	sc.text, sc.ends = sc.text[:0], sc.ends[:0]
-	needs := func(i int) byte {
-		it := sc.items[i]
-		return push.Ends(it.ID) + push.Ends(it.CollapseKey) + byte(it.FirstSeen)
-	}
-	for i := range push.Prefetching(len(sc.items), needs) {
-		it := sc.items[i]
-		sc.scores = append(sc.scores, score(it))
-		sc.text = strconv.AppendInt(sc.text, sc.scores[i], 10)
-		sc.ends = append(sc.ends, len(sc.text))
-		sc.text = appendMember(sc.text, it)
-		sc.ends = append(sc.ends, len(sc.text))
-	}
-	all, from := string(sc.text), 0
-	for _, end := range sc.ends {
-		sc.values = append(sc.values, all[from:end])
-		from = end
-	}
-}
-
-// boundsAt are what all notes have in common: the score up to which members
-// are dropped, the time to live of a set in ms, and the rank of the last
-// member that is too much.
-func boundsAt(now time.Time, horizon time.Duration) [3]string {
-	keep := horizon + slack
-	return [3]string{
-		strconv.FormatInt(now.Add(-keep).UnixMilli()<<idBits, 10),
-		strconv.FormatInt(keep.Milliseconds(), 10),
-		strconv.Itoa(-maxKeys - 1),
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
 	"github.com/pushfleet/pushfleet/push/yieldtest"
+	"github.com/pushfleet/pushfleet/shards"
 )
 
 // What is kept for the next call keeps no item and no user of this one in memory.
@@ -17,15 +18,24 @@ func TestScratchKeepsNothingOfTheCaller(t *testing.T) {
 	l := &Latest{}
 	l.scratch.New = func() any { return new(scratch) }
 	sc := l.begin()
-	sc.items, sc.asked = append(sc.items, &pipeline.Item{}), append(sc.asked, 1)
+	lists := []*[]*pipeline.Item{&sc.items, &sc.alone, &sc.sorted}
+	for _, list := range lists {
+		*list = append(*list, &pipeline.Item{})
+	}
+	sc.asked, sc.questions, sc.scores = append(sc.asked, 1), append(sc.questions, 1), append(sc.scores, 1)
 	sc.args, sc.values = append(sc.args, "ada"), append(sc.values, "ada")
 	sc.cmds = append(sc.cmds, *redis.NewIntCmd(t.Context(), "PING"))
 	l.end(sc)
-	if n := len(sc.items) + len(sc.asked) + len(sc.args) + len(sc.values) + len(sc.cmds); n != 0 {
+	if n := len(sc.asked) + len(sc.questions) + len(sc.scores) + len(sc.args) + len(sc.values) + len(sc.cmds); n != 0 {
 		t.Errorf("the next call begins with %d entries of this one", n)
 	}
-	if sc.items[:1][0] != nil || sc.args[:1][0] != nil || sc.values[:1][0] != "" || sc.cmds[:1][0].Args() != nil {
-		t.Errorf("kept: %v, %v, %q, %v", sc.items[:1][0], sc.args[:1][0], sc.values[:1][0], sc.cmds[:1][0].Args())
+	for i, list := range lists {
+		if len(*list) != 0 || (*list)[:1][0] != nil {
+			t.Errorf("list %d of items is kept: %v", i, (*list)[:1])
+		}
+	}
+	if sc.args[:1][0] != nil || sc.values[:1][0] != "" || sc.cmds[:1][0].Args() != nil {
+		t.Errorf("kept: %v, %q, %v", sc.args[:1][0], sc.values[:1][0], sc.cmds[:1][0].Args())
 	}
 }
 
@@ -34,6 +44,7 @@ func TestScratchIsUsedAgain(t *testing.T) {
 	const calls = 100
 	for name, call := range map[string]func(*Latest) error{
 		"Accepted":   func(l *Latest) error { return l.Accepted(t.Context(), nil) },
+		"HandedOver": func(l *Latest) error { return l.HandedOver(t.Context(), nil) },
 		"Superseded": func(l *Latest) error { return l.Superseded(t.Context(), nil, nil) },
 	} {
 		l, err := New(nil, DefaultOptions())
@@ -63,8 +74,8 @@ func TestPlacesYield(t *testing.T) {
 	yieldtest.Often(t, n, sc.places)
 }
 
-// Each note decides for itself whether its user's set is looked through.
-func TestEachNoteTrimsByItsOwnScore(t *testing.T) {
+// Each key that is added decides for itself whether its user's set is looked through.
+func TestEachKeyTrimsByItsOwnScore(t *testing.T) {
 	sc, want := new(scratch), 0
 	for i := range 200 {
 		it := &pipeline.Item{Message: push.Message{ID: fmt.Sprint("id-", i), UserID: fmt.Sprint("user-", i), App: "shop", CollapseKey: "k"}}
@@ -73,7 +84,7 @@ func TestEachNoteTrimsByItsOwnScore(t *testing.T) {
 		}
 		sc.items = append(sc.items, it)
 	}
-	sc.notes(t.Context(), boundsAt(time.Now(), time.Hour))
+	sc.opens(t.Context(), time.Hour)
 	got := 0
 	for i := range sc.cmds {
 		if sc.cmds[i].Name() == "zremrangebyrank" {
@@ -81,6 +92,45 @@ func TestEachNoteTrimsByItsOwnScore(t *testing.T) {
 		}
 	}
 	if got != want || want == 0 || want == len(sc.items) {
-		t.Errorf("%d of %d notes look through their sets, want %d", got, len(sc.items), want)
+		t.Errorf("%d of %d keys look through their sets, want %d", got, len(sc.items), want)
+	}
+}
+
+// A question has so many keys at most, and of a cluster those of one shard; together they ask
+// for each item once, in the order of the keys.
+func TestQuestions(t *testing.T) {
+	for _, tt := range []struct {
+		n, users int
+		cluster  bool
+	}{{0, 1, false}, {1, 1, false}, {mostAsked, 1, false}, {mostAsked + 1, 1, true}, {1000, 1000, false}, {1000, 1000, true}, {1000, 3, true}} {
+		sc := new(scratch)
+		for i := range tt.n {
+			sc.alone = append(sc.alone, &pipeline.Item{Message: push.Message{ID: fmt.Sprint(i), UserID: fmt.Sprint("user-", i%tt.users)}})
+		}
+		keys, at, known := sc.asks(t.Context(), tt.cluster), 0, map[string]bool{}
+		for q := range sc.cmds {
+			args := sc.cmds[q].Args()
+			if args[0] != "EXISTS" || len(args) < 2 || len(args) > 1+mostAsked || at+len(args)-1 != sc.questions[q] {
+				t.Fatalf("%+v: question %d is %v to %d", tt, q, args, sc.questions[q])
+			}
+			for _, arg := range args[1:] {
+				owner := sc.sorted[at].UserID
+				shard := shards.UserShard(owner)
+				if key := *arg.(*string); key != keys[at] || key != shards.CollapseKey(shard, owner) {
+					t.Fatalf("%+v: asked for %q in place %d, want %q", tt, key, at, owner)
+				}
+				if first := sc.sorted[sc.questions[q]-len(args)+1].UserID; tt.cluster && shards.UserShard(first) != shard {
+					t.Fatalf("%+v: a question of two shards", tt)
+				}
+				known[sc.sorted[at].ID] = true
+				at++
+			}
+		}
+		if at != tt.n || len(known) != tt.n {
+			t.Errorf("%+v: asked for %d items, %d different ones", tt, at, len(known))
+		}
+		if !tt.cluster && len(sc.cmds) != (tt.n+mostAsked-1)/mostAsked {
+			t.Errorf("%+v: %d questions", tt, len(sc.cmds))
+		}
 	}
 }

@@ -99,3 +99,19 @@ func (w *world) superseded(it *pipeline.Item) bool {
 	w.must(w.latest.Superseded(w.ctx, []*pipeline.Item{it}, out))
 	return out[0]
 }
+
+// contest has the items, and another one under the collapse key of each, in flight from now on.
+func (w *world) contest(items ...*pipeline.Item) {
+	for _, it := range items {
+		w.begin(it, &pipeline.Item{Message: it.Message})
+	}
+}
+
+// begin has items in flight from now on.
+func (w *world) begin(items ...*pipeline.Item) {
+	for _, it := range items {
+		batch := []pipeline.Item{*it}
+		w.latest.Begin(batch)
+		it.Place = batch[0].Place
+	}
+}

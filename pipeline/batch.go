@@ -28,13 +28,14 @@ type Item struct {
 	Paid bool
 	// HandedAs is the state of the row with which the previous record handed over to
 	// this one: RETRYING or HELD; 0 = not known.
-	HandedAs   push.State
-	intended   bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
-	committed  bool   // its offset has been committed: nothing stops the send any more
-	counted    uint16 // where its tracker counts its expiry; 0 = nowhere
-	unended    int32  // deliveries without a durable end; atomic
-	abandoned  uint32 // 1 = a delivery will not end here; atomic
-	begun      uint32 // 1 = it does not wait to be sent: dispatched, decided or at its end; atomic
+	HandedAs  push.State
+	intended  bool   // its offset is committed before it is sent (at_most_once); written under the tracker's lock
+	committed bool   // its offset has been committed: nothing stops the send any more
+	counted   uint16 // where its tracker counts its expiry; 0 = nowhere
+	unended   int32  // deliveries without a durable end; atomic
+	marks     uint32 // markAbandoned, markBegun; atomic
+	// Place is where Latest counts it while it is in flight; 0 = nowhere. Only Latest uses it.
+	Place      uint32
 	batch      *Batch
 	User       *push.User
 	Deliveries []Delivery
@@ -84,6 +85,12 @@ type Item struct {
 	// record: they count as if they were written here.
 	Ended []push.Row
 }
+
+// What an item's marks say.
+const (
+	markAbandoned = 1 << iota // a delivery will not end here
+	markBegun                 // it does not wait to be sent: dispatched, decided or at its end
+)
 
 // RecordHeader is a Kafka record header.
 type RecordHeader struct {
@@ -135,7 +142,7 @@ func (it *Item) SetPriority(p push.Priority) {
 }
 
 // isAbandoned reports whether the item has a delivery without a durable end.
-func (it *Item) isAbandoned() bool { return atomic.LoadUint32(&it.abandoned) != 0 }
+func (it *Item) isAbandoned() bool { return atomic.LoadUint32(&it.marks)&markAbandoned != 0 }
 
 // leaving reports whether the item's partition is leaving.
 func (it *Item) leaving() bool { return it.batch.Tracker.Draining() }

@@ -66,10 +66,19 @@ type Seen interface {
 	Add(ctx context.Context, ids []string) error
 }
 
-// Latest notes the items that a provider accepted under a collapse key, so that the
-// retry of an older one with the same key is not sent any more. It is best effort,
-// and bounds its own time.
+// Latest knows which notification is the newest that a provider accepted under a collapse
+// key, so that the retry of an older one with the same key is not sent any more. Only what
+// another record carries on ever asks. It is best effort, and bounds its own time.
 type Latest interface {
+	// Begin is told of the items of a batch before any of them is sent, and any that was
+	// read after them. End is told once of each of them: it has ended, or is given back.
+	// Both only count.
+	Begin(items []Item)
+	End(items []*Item)
+	// HandedOver is told of items before a record is written that carries them on.
+	HandedOver(ctx context.Context, items []*Item) error
+	// Accepted is told of items that end, before End, and notes those that a provider
+	// has accepted: where an older one is in flight, or was handed over.
 	Accepted(ctx context.Context, items []*Item) error
 }
 

@@ -130,6 +130,7 @@ func (p *Pipeline) handOn(group []*Delivery) {
 // large for its topic goes to the DLQ instead.
 func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 	now := time.Now()
+	p.openKeys(ctx, group)
 	refused, err := p.produce(ctx, group)
 	if err == nil {
 		var dead []*Delivery

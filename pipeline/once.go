@@ -45,7 +45,7 @@ func (p *Pipeline) sendOnce(ctx context.Context, batches <-chan *Batch) {
 // sendIntended takes one batch from its intents to its results.
 func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 	if b.Tracker.Draining() { // too late: the next owner sends it
-		abandonBatch(b)
+		p.abandonBatch(b)
 		return
 	}
 	waiting := make(map[*line][]*Delivery)
@@ -58,17 +58,17 @@ func (p *Pipeline) sendIntended(ctx context.Context, b *Batch) {
 		return
 	}
 	if !awaitTurn(ctx, b.Tracker) { // nothing is intended yet: the next owner sends it
-		b.Tracker.Abandon(items)
+		p.abandon(b.Tracker, items)
 		return
 	}
 	if err := p.writeRows(ctx, StepIntents, b.Tracker.Draining, intents(waiting, time.Now())); err != nil {
-		b.Tracker.Abandon(items)
+		p.abandon(b.Tracker, items)
 		return
 	}
 	b.Tracker.Intend(items)
 	if !p.commitThrough(ctx, b.Tracker, items) {
 		p.disown(ctx, waiting)
-		b.Tracker.Abandon(items)
+		p.abandon(b.Tracker, items)
 		return
 	}
 	for _, it := range items {

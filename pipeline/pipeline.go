@@ -162,6 +162,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 				p.assigned.leave()
 			}
 			p.assigned.add(b.Tracker)
+			p.beginLatest(b)
 			p.follow(b)
 			batches <- b
 		}
@@ -187,7 +188,7 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 				if entered && p.apply(ctx, s, b) {
 					out <- b
 				} else {
-					abandonBatch(b)
+					p.abandonBatch(b)
 				}
 				leave()
 			}
@@ -214,12 +215,12 @@ func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
 	return err == nil && !b.Tracker.Draining()
 }
 
-func abandonBatch(b *Batch) {
+func (p *Pipeline) abandonBatch(b *Batch) {
 	items := make([]*Item, len(b.Items))
 	for i := range b.Items {
 		items[i] = &b.Items[i]
 	}
-	b.Tracker.Abandon(items)
+	p.abandon(b.Tracker, items)
 }
 
 // settle decides what the answers mean, and writes the rows of the deliveries
@@ -244,7 +245,7 @@ func (p *Pipeline) end(group []*Delivery, err error) {
 	for i := range push.Prefetching(len(group), func(i int) byte { return byte(group[i].Verdict) + byte(group[i].Item.Verdict) }) {
 		d := group[i]
 		if d.abandoned || err != nil {
-			atomic.StoreUint32(&d.Item.abandoned, 1)
+			atomic.OrUint32(&d.Item.marks, markAbandoned)
 		}
 		if s := d.share; s != nil {
 			if d.inWindow {
@@ -274,7 +275,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 	noneLeft := func() bool {
 		var leave []*Item
 		items, leave = split(items, (*Item).leaving)
-		letGo(append(leave, p.toRemember.remove((*Item).leaving)...), (*Tracker).Abandon)
+		letGo(append(leave, p.toRemember.remove((*Item).leaving)...), p.abandon)
 		return len(items) == 0
 	}
 	err := p.repeat(ctx, StepFilter, noneLeft, func() error {
@@ -288,7 +289,7 @@ func (p *Pipeline) remember(ctx context.Context, items []*Item) {
 		items, abandoned = nil, append(abandoned, items...)
 	}
 	letGo(items, p.done)
-	letGo(abandoned, (*Tracker).Abandon)
+	letGo(abandoned, p.abandon)
 }
 
 // ending counts items whose rows are durable, and notes what they came to for their
@@ -311,22 +312,6 @@ func (p *Pipeline) ending(items []*Item) {
 	}
 	told.Count(time.Now())
 	p.opt.Metrics.ended(p.opt.Lane, items)
-}
-
-// noteLatest is best effort: if it fails, an older retry may be sent.
-func (p *Pipeline) noteLatest(ctx context.Context, items []*Item) {
-	if p.opt.Latest == nil {
-		return
-	}
-	var keyed []*Item
-	for _, it := range items {
-		if it.CollapseKey != "" && !it.Derived {
-			keyed = append(keyed, it)
-		}
-	}
-	if len(keyed) > 0 && survived(StepLatest, func() error { return p.opt.Latest.Accepted(ctx, keyed) }) != nil {
-		p.opt.Metrics.failedStep(p.opt.Lane, StepLatest)
-	}
 }
 
 // seenIDs returns the ids that the filter is to remember. A record without a usable
@@ -361,12 +346,19 @@ func letGo(items []*Item, mark func(*Tracker, []*Item)) {
 // done marks items of one tracker as done, and wakes the committer if much is
 // done and not committed.
 func (p *Pipeline) done(t *Tracker, items []*Item) {
+	p.endLatest(items)
 	if t.Done(items) {
 		select {
 		case p.commitSoon <- struct{}{}:
 		default: // asked already
 		}
 	}
+}
+
+// abandon gives items of one tracker back unfinished.
+func (p *Pipeline) abandon(t *Tracker, items []*Item) {
+	p.endLatest(items)
+	t.Abandon(items)
 }
 
 // commitUntil is the only committer: it commits the watermarks at each interval,

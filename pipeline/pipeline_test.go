@@ -34,6 +34,8 @@ func (l *lease) Lapsed(now time.Time) bool { return l != nil && now.UnixNano() >
 // of a few partitions, a stage, two providers, a status store, Kafka to hand
 // over to. All of it is guarded by mu.
 type world struct {
+	lives // what is told of collapse keys
+
 	mu     sync.Mutex
 	random *rand.Rand
 	faults bool
@@ -118,6 +120,7 @@ func (w *world) fillPartition(part int32, n int) {
 			it.Partition, it.Offset, it.Timestamp, it.FirstSeen = p, offset, push.At(time.Now()), push.At(time.Now())
 			it.Message = push.Message{ID: fmt.Sprintf("id-%d-%d", part, from+i), UserID: fmt.Sprintf("u%d", i%17), App: "shop", SenderID: senders[i%len(senders)]}
 			w.ids[part], w.sender[it.ID] = append(w.ids[part], it.ID), it.SenderID
+			keys(from+i, it)
 			if (from+i)%50 == 49 {
 				it.Decide(push.Dead, push.BadJSON, "")
 			}
@@ -195,6 +198,7 @@ func (w *world) Produce(_ context.Context, hs []pipeline.Handover) error {
 		if h.To == pipeline.ToEnds && h.Item.SenderID == w.awayFor || w.allAway && (h.To == pipeline.ToEnds || h.To == pipeline.ToDeadEnds) {
 			return &pipeline.PartlyError{Open: numbers(i, len(hs)), Err: errors.New("unknown topic")}
 		}
+		w.lives.written(&h)
 		switch h.To {
 		case pipeline.ToEnds:
 			w.told[h.Item.ID] = append(w.told[h.Item.ID], string(h.Event))
@@ -281,6 +285,7 @@ func (w *world) Add(_ context.Context, ids []string) error {
 func (w *world) Name() pipeline.Step { return "devices" }
 
 func (w *world) Apply(_ context.Context, b *pipeline.Batch) error {
+	w.lives.applied(b)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.chance(0.3) {
@@ -374,7 +379,7 @@ func (w *world) make(t *testing.T, in pipeline.Source, devices pipeline.Stage, w
 	t.Helper()
 	w.registry = prometheus.NewRegistry()
 	p, err := pipeline.New(pipeline.Options{
-		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w,
+		Lane: "test", Source: in, Stages: []pipeline.Stage{devices}, Producer: w, Status: w, Ledger: w, Seen: w, Latest: &w.lives,
 		Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: apns, {Platform: push.FCM, App: "shop"}: fcm},
 		Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{cmp.Or(w.tier, 30*time.Second)}, DropAmbiguous: w.once || w.drops}, StageWorkers: cmp.Or(w.stageWorkers, 2), Window: window,
 		SendDeadline: sendDeadline, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
@@ -438,6 +443,7 @@ func (w *world) wait(t *testing.T) {
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	w.faults = false
+	w.lives.check(t)
 	if err := w.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}

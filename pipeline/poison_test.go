@@ -246,7 +246,7 @@ func TestPoison(t *testing.T) {
 		pr, reg := &provider{w: w}, prometheus.NewRegistry()
 		var log bytes.Buffer
 		p, err := pipeline.New(pipeline.Options{
-			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Ledger: w, Seen: w,
+			Lane: "test", Source: w, Stages: []pipeline.Stage{poisonStage{}, w}, Producer: w, Status: w, Ledger: w, Seen: w, Latest: &w.lives,
 			Routes: map[push.Route]pipeline.Provider{{Platform: push.APNS, App: "shop"}: pr, {Platform: push.FCM, App: "shop"}: pr},
 			Policy: pipeline.Policy{MaxRetries: 3, RetryDelays: []time.Duration{30 * time.Second}}, StageWorkers: 1, Window: 300,
 			SendDeadline: time.Second, StatusTimeout: time.Second, Drain: 5 * time.Second, CommitTimeout: time.Second, CommitInterval: 50 * time.Millisecond,
@@ -401,9 +401,14 @@ func (s *startled) Add(ctx context.Context, ids []string) error {
 	return s.world.Add(ctx, ids)
 }
 
-func (s *startled) Accepted(context.Context, []*pipeline.Item) error {
+func (s *startled) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	defer s.once("latest")
-	return nil
+	return s.world.Accepted(ctx, items)
+}
+
+func (s *startled) HandedOver(ctx context.Context, items []*pipeline.Item) error {
+	defer s.once("handed over")
+	return s.world.HandedOver(ctx, items)
 }
 
 // A panic after the answer ends nothing: a store's step is done again, and what
@@ -414,7 +419,7 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 		odd := map[string]bool{}
 		for _, b := range w.batches {
 			for i := range b.Items {
-				b.Items[i].CollapseKey = "k"
+				b.Items[i].CollapseKey, b.Items[i].Derived = "k", false
 				if i%10 == 7 {
 					b.Items[i].Attempt = -1 // which no decoder lets through
 					odd[b.Items[i].ID] = true
@@ -436,7 +441,7 @@ func TestPanicsAfterTheAnswer(t *testing.T) {
 		w.wait(t)
 		stop()
 		pr.out.Wait()
-		if len(s.asked) != 4 {
+		if len(s.asked) != 5 {
 			t.Errorf("only %v were called", s.asked)
 		}
 		unknown := 0

@@ -128,6 +128,11 @@ type notes struct {
 	told []string
 }
 
+func (n *notes) Begin([]Item) {}
+func (n *notes) End([]*Item)  {}
+
+func (n *notes) HandedOver(ctx context.Context, items []*Item) error { return n.Accepted(ctx, items) }
+
 func (n *notes) Accepted(_ context.Context, items []*Item) error {
 	for _, it := range items {
 		n.told = append(n.told, it.ID)
@@ -135,7 +140,7 @@ func (n *notes) Accepted(_ context.Context, items []*Item) error {
 	return n.err
 }
 
-// Only who has a collapse key of its sender's is noted, and it is counted if that fails.
+// Only of who has a collapse key of its sender's is told, once, and it is counted if that fails.
 func TestNoteLatest(t *testing.T) {
 	for _, tt := range []struct {
 		why      string
@@ -153,8 +158,26 @@ func TestNoteLatest(t *testing.T) {
 		}
 		p.noteLatest(t.Context(), items)
 		p.noteLatest(t.Context(), items[:1])
-		if want := []string{"own-id"}; !slices.Equal(latest.told, want) {
-			t.Errorf("%s: told of %q, want %q", tt.why, latest.told, want)
+		var group []*Delivery
+		for _, it := range items {
+			for _, s := range []push.State{push.StateRetrying, push.StateHeld, push.StateDeadLettered} {
+				group = append(group, &Delivery{Item: it, ending: Ending{State: s}})
+			}
+		}
+		told := slices.Clone(latest.told)
+		latest.told, latest.err = nil, nil
+		p.openKeys(t.Context(), group)
+		for _, got := range [][]string{told, latest.told} {
+			if want := []string{"own-id"}; !slices.Equal(got, want) {
+				t.Errorf("%s: told of %q, want %q", tt.why, got, want)
+			}
+		}
+		latest.told, latest.err = nil, tt.err
+		p.openKeys(t.Context(), group[:1])
+		feedback := Delivery{Item: items[1], Result: push.Result{Class: push.Gone}, ending: Ending{State: push.StateFailed}}
+		p.openKeys(t.Context(), []*Delivery{&feedback})
+		if len(latest.told) > 0 {
+			t.Errorf("%s: told of %q that no record carries on", tt.why, latest.told)
 		}
 		if got := testutil.ToFloat64(m.failures.WithLabelValues("critical", string(StepLatest))); got != tt.failures {
 			t.Errorf("%s: got %v failures counted, want %v", tt.why, got, tt.failures)

@@ -32,6 +32,7 @@ func TestNothingKeepsABatchThatIsDone(t *testing.T) {
 			w.batches = slices.Clone(w.batches) // so that clear reaches what Next has passed
 			all := w.batches
 			p, _ := w.pipeline(t, 300)
+			p.Options().Latest = nil // ours would keep them
 			ctx, stop := context.WithCancel(t.Context())
 			var run sync.WaitGroup
 			run.Go(func() {

@@ -101,6 +101,7 @@ func (w *world) starts(t *testing.T, p *pipeline.Pipeline) (stop func() time.Dur
 // committed ahead of its end is left open.
 func (w *world) checkStopped(t *testing.T) {
 	t.Helper()
+	w.lives.check(t)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	bare, open, unknown := 0, 0, 0

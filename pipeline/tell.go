@@ -97,7 +97,7 @@ func (p *Pipeline) tell(ctx context.Context, s *telling, items []*Item) {
 	}
 	letGo := func(gone []*Item) {
 		for _, it := range gone {
-			atomic.StoreUint32(&it.abandoned, 1)
+			atomic.OrUint32(&it.marks, markAbandoned)
 		}
 		p.toRemember.put(gone...)
 	}

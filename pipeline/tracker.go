@@ -156,7 +156,7 @@ func (t *Tracker) Admit(b *Batch) int {
 				it.counted = t.expiries.add(it)
 			}
 		} else {
-			it.begun = 1
+			it.marks |= markBegun
 		}
 		t.next = max(t.next, it.Offset+1)
 		t.records = append(t.records, rec)
@@ -335,7 +335,7 @@ func (t *Tracker) Oldest() time.Time {
 // begins notes that an item waits to be sent no more, and reports whether it did until
 // now. It may be called again, and takes no lock.
 func (t *Tracker) begins(it *Item) bool {
-	if atomic.LoadUint32(&it.begun) != 0 || !atomic.CompareAndSwapUint32(&it.begun, 0, 1) {
+	if atomic.LoadUint32(&it.marks)&markBegun != 0 || atomic.OrUint32(&it.marks, markBegun)&markBegun != 0 {
 		return false
 	}
 	t.waiting.Add(-1)
@@ -348,7 +348,7 @@ func (t *Tracker) begins(it *Item) bool {
 // countAgain counts by its expiry an item whose priority is another one now. It may not
 // be called together with begins of the same item.
 func (t *Tracker) countAgain(it *Item) {
-	if t.expiries == nil || atomic.LoadUint32(&it.begun) != 0 {
+	if t.expiries == nil || atomic.LoadUint32(&it.marks)&markBegun != 0 {
 		return
 	}
 	if it.counted > 0 {

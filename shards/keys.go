@@ -21,7 +21,7 @@ func BucketKey(s int, rule uint32, sender string) string {
 	return "b:{" + UserTag(s) + "}:" + strconv.FormatUint(uint64(rule), 16) + ":" + sender
 }
 
-// CollapseKey holds the newest accepted message per collapse key of a user.
+// CollapseKey holds the newest accepted message per open collapse key of a user.
 func CollapseKey(s int, owner string) string { return "c:{" + UserTag(s) + "}:" + owner }
 
 // EpochKey marks a user shard as filled; when it is missing, the shard was
