@@ -97,7 +97,7 @@ func TestEightBillionADay(t *testing.T) {
 		{"partitions", p.Partitions, 26, "2 for each of 13: each of 21 is to have one"},
 		{"APNs connections", p.APNsConnections, 2, "1 M x 2 / 26 = 76,923/s / 2 x 50 ms = 1,923"},
 		{"FCM connections", p.FCMConnections, 20, "1,923 / 100"},
-		{"Redis nodes", p.RedisNodes, 52, "26 primaries: 10 of 256 tags are 35 GB, 11 of 25 (ceil) would be 38.6 GB, above 38.4; twice"},
+		{"Redis nodes", p.RedisNodes, 40, "13.2 cores of 256 tags, 13.6 tags fit into 70 % of a thread: 13 a node = 20 primaries; by memory 19: 14 of 256 tags of 587 GB and 4 of 64 of 77 GB are 36.9 GB; twice"},
 		{"Cassandra nodes", p.CassandraNodes, 45, "169 TB / 4 TB = 42.2, so 43, in thirds; 176 cores / 16 = 11"},
 	})
 	hold(t, name, []want{
@@ -105,7 +105,7 @@ func TestEightBillionADay(t *testing.T) {
 		{"filters", p.FilterBytes, 3 * 64 * 384 * 1 << 20, "208 M ids x 14.378 bits = 375 MB; allocated 384 MiB"},
 		{"users", p.UserBytes, 198.4e9, "400 M x (160 + 336)"},
 		{"limits", p.LimitBytes, 314e9, "400 M x 165 + 8 G x 31"},
-		{"collapse", p.CollapseBytes, 310e9, "400 M x 155 + 8 G x 31"},
+		{"collapse", p.CollapseBytes, 74.4e9, "a twentieth of 8 G: 400 M x 155 + 400 M x 31"},
 		{"Cassandra cores", p.CassandraCores, 175.8, "1 M x 29.3 us x 3 / 0.5"},
 		{"Cassandra bytes", p.CassandraBytes, 84.48e12, "8 G x 32 days x 110 B x 3"},
 		{"Kafka disk", p.KafkaBytes, 115.2e12, "8 G x 480 B x 7 days x 3 / 0.7"},
@@ -121,7 +121,7 @@ func TestTwoHundredMillionUsers(t *testing.T) {
 		{"workers", p.Workers, 2, "one would do, and may be missing"},
 		{"partitions", p.Partitions, 2, "one for each"},
 		{"APNs connections", p.APNsConnections, 3, "one worker alone: 46,296 x 50 ms = 2,315"},
-		{"Redis nodes", p.RedisNodes, 14, "7 primaries of 38.4 GB hold 235 GB, 37 of 256 tags each; 6 would have 39 GB"},
+		{"Redis nodes", p.RedisNodes, 10, "5 primaries of 38.4 GB hold 182 GB, 52 of 256 tags each; 4 would have 45 GB"},
 		{"Cassandra nodes", p.CassandraNodes, 6, "19.2 TB / 4 TB = 4.8, in thirds"},
 	})
 	hold(t, name, []want{
@@ -129,7 +129,7 @@ func TestTwoHundredMillionUsers(t *testing.T) {
 		{"capacity", p.DedupeCapacity, 1.6667e9, "46,296 x 21,600 s = the day's 1 G, as the peak is 4 times the average and the window a quarter; / 0.6"},
 		{"users", p.UserBytes, 99.2e9, "200 M x 496"},
 		{"limits", p.LimitBytes, 64e9, "200 M x 165 + 1 G x 31"},
-		{"collapse", p.CollapseBytes, 62e9, "200 M x 155 + 1 G x 31"},
+		{"collapse", p.CollapseBytes, 9.3e9, "a twentieth of 1 G: 50 M x (155 + 31)"},
 		{"Cassandra bytes", p.CassandraBytes, 10.56e12, "1 G x 32 x 110 B x 3"},
 		{"Kafka disk", p.KafkaBytes, 14.4e12, "1 G x 480 x 7 x 3 / 0.7"},
 	})
@@ -143,12 +143,12 @@ func TestFourSegments(t *testing.T) {
 		{"segments", p.SegmentBytes, 270e6, "270 M bits x 4 = 135 MB, which bench/README.md has seen as 136.1; twice while they change"},
 		{"rate", p.Input.Rate, 12_500, "270 M / 86,400 = 3,125 x 4"},
 		{"workers", p.Workers, 2, "one would do"},
-		{"Redis nodes", p.RedisNodes, 16, "8 primaries of 36.3 GB; 7 would have 37 of 256 tags, 41.9 GB"},
+		{"Redis nodes", p.RedisNodes, 14, "7 primaries of 35.1 GB; 6 would have 43 of 256 tags, 40.7 GB"},
 		{"Cassandra nodes", p.CassandraNodes, 3, "5.2 TB"},
 	})
 	hold(t, name, []want{
 		{"limits", p.LimitBytes, 103.1e9, "270 M x 165 + 1.89 G of a week x 31"},
-		{"collapse", p.CollapseBytes, 50.2e9, "270 M x (155 + 31)"},
+		{"collapse", p.CollapseBytes, 2.511e9, "a twentieth of 270 M: 13.5 M x (155 + 31)"},
 		{"users", p.UserBytes, 133.9e9, "270 M x 496"},
 	})
 }
