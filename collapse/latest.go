@@ -87,12 +87,13 @@ func New(client redis.UniversalClient, o Options) (*Latest, error) {
 func (l *Latest) Begin(items []pipeline.Item) { l.flight.begin(items) }
 
 // End says that items are no longer in flight: they have ended, or another owner of their
-// partition has them now. HandedOver comes before.
+// partition has them now.
 func (l *Latest) End(items []*pipeline.Item) { l.flight.end(items) }
 
 // HandedOver opens the collapse keys of items that another record carries on, which may ask
-// by Superseded. It must be called before that record is written. One round trip, within the
-// Timeout; none when no item has a collapse key. Nothing of items is kept.
+// by Superseded. It must have returned before End is called for them: until then they are in
+// flight. One round trip, within the Timeout; none when no item has a collapse key. Nothing of
+// items is kept.
 //
 // After an error some may not be open; nothing has to be done about it.
 func (l *Latest) HandedOver(ctx context.Context, items []*pipeline.Item) error {

@@ -75,7 +75,7 @@ type Latest interface {
 	// Both only count.
 	Begin(items []Item)
 	End(items []*Item)
-	// HandedOver is told of items before a record is written that carries them on.
+	// HandedOver is told of items that another record carries on, before End.
 	HandedOver(ctx context.Context, items []*Item) error
 	// Accepted is told of items that end, before End, and notes those that a provider
 	// has accepted: where an older one is in flight, or was handed over.

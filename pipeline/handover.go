@@ -130,7 +130,7 @@ func (p *Pipeline) handOn(group []*Delivery) {
 // large for its topic goes to the DLQ instead.
 func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 	now := time.Now()
-	p.openKeys(ctx, group)
+	opened := p.openKeys(ctx, group)
 	refused, err := p.produce(ctx, group)
 	if err == nil {
 		var dead []*Delivery
@@ -139,6 +139,7 @@ func (p *Pipeline) handOver(ctx context.Context, group []*Delivery) {
 		err = p.record(ctx, group, now)
 	}
 	p.noteSends(group, now)
+	<-opened
 	p.end(group, err)
 }
 

@@ -19,13 +19,29 @@ func (p *Pipeline) endLatest(items []*Item) {
 	}
 }
 
-// openKeys tells of the items that other records are to carry on. A record of the DLQ may
-// be sent again too.
-func (p *Pipeline) openKeys(ctx context.Context, group []*Delivery) {
-	if p.opt.Latest == nil {
-		return
+// openKeys tells of the items that other records are to carry on, beside what is done for
+// them meanwhile: their rows need not wait for it, only their end. A record of the DLQ may be
+// sent again too. It closes the returned channel when that is over.
+func (p *Pipeline) openKeys(ctx context.Context, group []*Delivery) <-chan struct{} {
+	opened := make(chan struct{})
+	items := p.carriedOn(group)
+	if len(items) == 0 {
+		close(opened)
+		return opened
 	}
-	var items []*Item
+	go func() {
+		defer close(opened)
+		p.tellLatest(items, func() error { return p.opt.Latest.HandedOver(ctx, items) })
+	}()
+	return opened
+}
+
+// carriedOn returns the items with a collapse key of which other records carry on devices, or
+// all, each once.
+func (p *Pipeline) carriedOn(group []*Delivery) (items []*Item) {
+	if p.opt.Latest == nil {
+		return nil
+	}
 	known := make(map[*Item]struct{})
 	for _, d := range group {
 		if _, is := known[d.Item]; !is && d.Item.keyed() && d.destination() != ToFeedback {
@@ -33,7 +49,7 @@ func (p *Pipeline) openKeys(ctx context.Context, group []*Delivery) {
 			items = append(items, d.Item)
 		}
 	}
-	p.tellLatest(items, func() error { return p.opt.Latest.HandedOver(ctx, items) })
+	return items
 }
 
 // noteLatest tells of the items that end.

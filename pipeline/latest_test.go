@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/push"
@@ -18,7 +20,7 @@ type lives struct {
 }
 
 // life is what was told of one item.
-type life struct{ handedOver, ended bool }
+type life struct{ written, handedOver, ended bool }
 
 // told notes what is told of items that are in flight.
 func (l *lives) told(what string, items []*pipeline.Item, note func(*life)) {
@@ -54,6 +56,13 @@ func (l *lives) Begin(items []pipeline.Item) {
 
 func (l *lives) End(items []*pipeline.Item) {
 	l.told("ended", items, func(is *life) { is.ended = true })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, it := range items {
+		if is := l.of[it]; is != nil && is.written && !is.handedOver {
+			l.wrong = append(l.wrong, it.ID+" is carried on, and its key was not opened")
+		}
+	}
 }
 
 func (l *lives) HandedOver(_ context.Context, items []*pipeline.Item) error {
@@ -66,8 +75,8 @@ func (l *lives) Accepted(_ context.Context, items []*pipeline.Item) error {
 	return nil
 }
 
-// written checks a record that carries an item on: whoever reads it asks by a key that was
-// opened before.
+// written notes a record that carries an item on: whoever reads it asks by a key that was
+// opened before the item has ended here.
 func (l *lives) written(h *pipeline.Handover) {
 	switch h.To {
 	case pipeline.ToRetry, pipeline.ToDefer, pipeline.ToHold, pipeline.ToDLQ:
@@ -76,8 +85,12 @@ func (l *lives) written(h *pipeline.Handover) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if is := l.of[h.Item]; l.of != nil && h.Item.CollapseKey != "" && !h.Item.Derived && (is == nil || !is.handedOver || is.ended) {
-		l.wrong = append(l.wrong, fmt.Sprintf("%s is written to %d: %+v", h.Item.ID, h.To, is))
+	if is := l.of[h.Item]; l.of != nil && h.Item.CollapseKey != "" && !h.Item.Derived {
+		if is == nil || is.ended {
+			l.wrong = append(l.wrong, fmt.Sprintf("%s is written to %d: %+v", h.Item.ID, h.To, is))
+			return
+		}
+		is.written = true
 	}
 }
 
@@ -122,4 +135,40 @@ func keys(i int, it *pipeline.Item) {
 	case 2:
 		it.CollapseKey, it.Derived = push.DerivedCollapseKey(it.ID), true
 	}
+}
+
+// slowKeys is a world whose Redis takes long to open keys.
+type slowKeys struct {
+	*world
+	opens time.Duration
+}
+
+func (s *slowKeys) HandedOver(ctx context.Context, items []*pipeline.Item) error {
+	time.Sleep(s.opens)
+	return s.world.HandedOver(ctx, items)
+}
+
+// The rows of what is handed over do not wait until its keys are open: who stops meanwhile
+// would send it twice. Its end does.
+func TestRowsDoNotWaitForKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := calm(3, 1, 30)
+		s := &slowKeys{w, time.Minute}
+		pr := &slow{w: w, wait: time.Millisecond, answer: func(*pipeline.Delivery) push.Result {
+			return push.Result{Class: push.Again, Reason: "ServiceUnavailable"}
+		}}
+		p := w.pipelineTo(t, 300, pr, pr)
+		p.Options().Stages[0], p.Options().Latest = oneDevice{}, s
+		stop := w.starts(t, p)
+		time.Sleep(s.opens / 2)
+		w.mu.Lock()
+		if len(w.rows) != 30 || len(w.retried) != 30 || len(w.seen) >= 30 {
+			t.Errorf("while keys are opened there are rows of %d of 30, records for %d, and %d have ended", len(w.rows), len(w.retried), len(w.seen))
+		}
+		w.mu.Unlock()
+		w.wait(t)
+		stop()
+		pr.out.Wait()
+		w.lives.check(t)
+	})
 }

@@ -166,16 +166,16 @@ func TestNoteLatest(t *testing.T) {
 		}
 		told := slices.Clone(latest.told)
 		latest.told, latest.err = nil, nil
-		p.openKeys(t.Context(), group)
+		<-p.openKeys(t.Context(), group)
 		for _, got := range [][]string{told, latest.told} {
 			if want := []string{"own-id"}; !slices.Equal(got, want) {
 				t.Errorf("%s: told of %q, want %q", tt.why, got, want)
 			}
 		}
 		latest.told, latest.err = nil, tt.err
-		p.openKeys(t.Context(), group[:1])
+		<-p.openKeys(t.Context(), group[:1])
 		feedback := Delivery{Item: items[1], Result: push.Result{Class: push.Gone}, ending: Ending{State: push.StateFailed}}
-		p.openKeys(t.Context(), []*Delivery{&feedback})
+		<-p.openKeys(t.Context(), []*Delivery{&feedback})
 		if len(latest.told) > 0 {
 			t.Errorf("%s: told of %q that no record carries on", tt.why, latest.told)
 		}
