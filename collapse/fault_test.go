@@ -121,6 +121,25 @@ func TestWhatIsNotAddedIsSaid(t *testing.T) {
 	}
 }
 
+// What fails in the first round trip is said, also when the second one is well.
+func TestWhatFailsFirstIsSaid(t *testing.T) {
+	eachRedis(t, func(t *testing.T, w *world) {
+		now := time.Now()
+		bob := func(it *pipeline.Item) { it.UserID = "bob" }
+		old := sent("n", "k", now.Add(-time.Second), bob)
+		w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{old}))
+		w.must(w.redis.Set(w.ctx, shards.CollapseKey(shards.UserShard("ada"), "ada"), "x", 0).Err())
+		ada := sent("m", "k", now)
+		w.contest(ada) // so it is noted in the first one
+		if err := w.latest.Accepted(w.ctx, []*pipeline.Item{ada, sent("m", "k", now, bob)}); err == nil {
+			t.Error("got no error")
+		}
+		if !w.superseded(old) {
+			t.Error("the other user's is not noted")
+		}
+	})
+}
+
 // What has no collapse key is superseded by nothing, whatever the answer was before,
 // and gets nobody else's answer.
 func TestSupersededAnswersForEach(t *testing.T) {

@@ -31,14 +31,10 @@ func (f *flight) begin(items []pipeline.Item) {
 	}
 }
 
-// end takes items away that begin has counted.
-func (f *flight) end(items []*pipeline.Item) {
-	for i, it := range items {
-		push.Prefetch(i, len(items), func(i int) byte { return byte(items[i].Place) })
-		if it.Place > 0 {
-			f.places[it.Place-1].Add(-1)
-			it.Place = 0
-		}
+// end takes items away that begin has counted, by their places.
+func (f *flight) end(places []uint32) {
+	for _, place := range places {
+		f.places[place-1].Add(-1)
 	}
 }
 

@@ -26,18 +26,18 @@ func TestOnlyWhatMayBeAskedForIsNoted(t *testing.T) {
 		want   bool                           // the older one is superseded
 		keys   int64
 	}{
-		{"the older one has ended", func(w *world, old []*pipeline.Item) { w.latest.End(old) }, nil, false, 0},
+		{"the older one has ended", func(w *world, old []*pipeline.Item) { w.end(old...) }, nil, false, 0},
 		{"it is in flight, and handed over later", nil, func(w *world, old []*pipeline.Item) {
 			w.must(w.latest.HandedOver(w.ctx, old))
-			w.latest.End(old)
+			w.end(old...)
 		}, true, 1},
 		{"it was handed over, and has ended here", func(w *world, old []*pipeline.Item) {
 			w.must(w.latest.HandedOver(w.ctx, old))
-			w.latest.End(old)
+			w.end(old...)
 		}, nil, true, 1},
 		{"it was handed over, and is in flight", func(w *world, old []*pipeline.Item) { w.must(w.latest.HandedOver(w.ctx, old)) }, nil, true, 1},
 		{"it is given back, and read again", func(w *world, old []*pipeline.Item) {
-			w.latest.End(old)
+			w.end(old...)
 			w.begin(old...)
 		}, nil, true, 1},
 	} {
@@ -50,7 +50,7 @@ func TestOnlyWhatMayBeAskedForIsNoted(t *testing.T) {
 					tt.before(w, []*pipeline.Item{old})
 				}
 				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{other, newer}))
-				w.latest.End([]*pipeline.Item{other, newer})
+				w.end(other, newer)
 				if tt.after != nil {
 					tt.after(w, []*pipeline.Item{old})
 				}
@@ -91,7 +91,7 @@ func TestTheOlderOneEndsMeanwhile(t *testing.T) {
 		w.begin(old, newer)
 		w.redis.AddHook(&between{do: func() {
 			w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{old}))
-			w.latest.End([]*pipeline.Item{old})
+			w.end(old)
 		}})
 		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{newer}))
 		if !w.superseded(old) {
@@ -160,27 +160,27 @@ func anyOrder(t *testing.T, w *world, seed uint64) {
 					}
 				}
 			}
-			w.latest.End(one)
+			w.end(one...)
 		}
 	}
 	var last []*pipeline.Item
 	for _, f := range flying {
 		last = append(last, f.it)
 	}
-	w.latest.End(last)
+	w.end(last...)
 	w.must(w.redis.FlushAll(w.ctx).Err())
 	for i := range 9 { // nothing is in flight any more
 		it := sent("last", fmt.Sprint(i/3), time.Now(), func(it *pipeline.Item) { it.UserID = fmt.Sprint("user-", i%3) })
 		w.begin(it)
 		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{it}))
-		w.latest.End([]*pipeline.Item{it})
+		w.end(it)
 	}
 	if n := w.redis.DBSize(w.ctx).Val(); n != 0 {
 		t.Errorf("seed %d: %d users are noted although nothing older is in flight", seed, n)
 	}
 }
 
-// What has no collapse key of its own is in nobody's way, and End may come once more.
+// What has no collapse key is in nobody's way.
 func TestWithoutACollapseKeyNothingIsCounted(t *testing.T) {
 	eachRedis(t, func(t *testing.T, w *world) {
 		now := time.Now()
@@ -189,12 +189,10 @@ func TestWithoutACollapseKeyNothingIsCounted(t *testing.T) {
 		if plain.Place != 0 || it.Place == 0 {
 			t.Errorf("places %d and %d", plain.Place, it.Place)
 		}
-		for range 2 {
-			w.latest.End([]*pipeline.Item{plain, other, it})
-		}
+		w.end(plain, other, it)
 		again := []pipeline.Item{*it, {Message: push.Message{UserID: "ada", CollapseKey: "k", App: "shop"}}}
 		w.latest.Begin(again)
-		w.latest.End([]*pipeline.Item{&again[1]})
+		w.end(&again[1])
 		w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{&again[0]}))
 		if n := w.redis.DBSize(w.ctx).Val(); n != 0 {
 			t.Errorf("%d users are noted, want none: nothing else is in flight", n)

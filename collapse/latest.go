@@ -58,13 +58,13 @@ const (
 	// slack is how far the clocks of workers may differ.
 	slack = 5 * time.Minute
 	// maxKeys bounds the collapse keys remembered of a user, some 80 KiB; beyond it some are
-	// forgotten, at one in trimEvery of those that are added: first keys under which
-	// nothing was accepted yet, then those of the oldest notifications. Nobody has so many
-	// notifications handed over in a day but by a mistake.
+	// forgotten: those of notes that nobody can ask for any more, then keys under which
+	// nothing was accepted yet. Nobody has so many notifications handed over in two days
+	// but by a mistake.
 	maxKeys = 1024
-	// trimEvery is how many keys that are added share the look for what is too much, so
-	// that a user has some more for a while: trimEvery on average above maxKeys. Which
-	// one looks depends on the notification's id.
+	// trimEvery is how many keys that are added share the look for what is too old or too
+	// much, so that a user has some more for a while: trimEvery on average. Which one
+	// looks depends on the notification's id.
 	trimEvery = 8
 	// mostAsked is how many keys of users one question has at most: where one of them has
 	// an open key, the others of its question are noted for nothing.
@@ -82,13 +82,13 @@ func New(client redis.UniversalClient, o Options) (*Latest, error) {
 	return l, nil
 }
 
-// Begin counts the items of a batch as in flight. It must be called before any of them is
-// sent, nor any that was read after them; End must be called once for each of them.
+// Begin counts the items of a batch as in flight, and notes in each its place. It must be
+// called before any of them is sent, or any that was read after them.
 func (l *Latest) Begin(items []pipeline.Item) { l.flight.begin(items) }
 
-// End says that items are no longer in flight: they have ended, or another owner of their
-// partition has them now.
-func (l *Latest) End(items []*pipeline.Item) { l.flight.end(items) }
+// End says, once for each place above 0, that its item is no longer in flight: it has ended;
+// or its partition has left, and nothing of it is in flight any more.
+func (l *Latest) End(places []uint32) { l.flight.end(places) }
 
 // HandedOver opens the collapse keys of items that another record carries on, which may ask
 // by Superseded. It must have returned before End is called for them: until then they are in
@@ -109,7 +109,7 @@ func (l *Latest) HandedOver(ctx context.Context, items []*pipeline.Item) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	sc.opens(ctx, l.keep())
+	sc.opens(ctx, time.Now(), l.keep())
 	if err := l.exec(ctx, sc); err != nil {
 		return fmt.Errorf("opening collapse keys: %w", err)
 	}
@@ -142,7 +142,7 @@ func (l *Latest) Accepted(ctx context.Context, items []*pipeline.Item) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.options.Timeout)
 	defer cancel()
-	sc.notes(ctx, l.keep())
+	sc.notes(ctx, time.Now(), l.keep())
 	keys := sc.asks(ctx, l.cluster)
 	err := l.exec(ctx, sc)
 	if sc.updates(ctx, keys) {

@@ -187,6 +187,69 @@ func TestTooMuchIsLookedForNowAndThen(t *testing.T) {
 	})
 }
 
+// What nobody can ask for any more makes no room scarce for what is opened today: of a user of whom
+// 30 notifications a day are tried again, each with a key of its own, there are those of two days,
+// and each retry is superseded.
+func TestOldKeysGo(t *testing.T) {
+	const aDay, every = 30, 21 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		inMemory(t, func(w *world) {
+			key := shards.CollapseKey(shards.UserShard("ada"), "ada")
+			n, missed := 0, 0
+			for day := range 50 {
+				for range aDay {
+					n++
+					k, at := fmt.Sprint("k", n), time.Now()
+					older := sent(fmt.Sprint("o", n), k, at)
+					w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{older}))
+					time.Sleep(every)
+					w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent(fmt.Sprint("n", n), k, at.Add(time.Second))}))
+					if !w.superseded(older) {
+						missed++
+					}
+				}
+				if all := w.redis.ZCard(w.ctx, key).Val(); all > 4*aDay {
+					t.Fatalf("on day %d %d keys are remembered, want those of two days and some", day, all)
+				}
+				time.Sleep(24*time.Hour - aDay*every)
+			}
+			if missed > 5 { // ids whose bits agree by chance
+				t.Errorf("%d of %d retries are sent over a newer notification", missed, n)
+			}
+		})
+	})
+}
+
+// A key that is opened where an old note stands is open for as long as its own notification may
+// be sent, also when the note goes.
+func TestAKeyIsOpenedOverAnOldNote(t *testing.T) {
+	for _, age := range []time.Duration{time.Hour, 23 * time.Hour, 25 * time.Hour, 47 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			inMemory(t, func(w *world) {
+				others := func() { // which keep the user's set, and look for what is old
+					w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{sent(looking, fmt.Sprint(time.Now().Unix()), time.Now())}))
+				}
+				w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{sent("a", "k", time.Now())}))
+				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("b", "k", time.Now().Add(time.Millisecond))}))
+				for range int(age / time.Hour) {
+					time.Sleep(time.Hour)
+					others()
+				}
+				older := sent("c", "k", time.Now())
+				w.must(w.latest.HandedOver(w.ctx, []*pipeline.Item{older}))
+				for range 23 {
+					time.Sleep(time.Hour)
+					others()
+				}
+				w.must(w.latest.Accepted(w.ctx, []*pipeline.Item{sent("d", "k", time.Now())}))
+				if !w.superseded(older) {
+					t.Errorf("a note of %v before its key was opened keeps a newer one from being noted", age)
+				}
+			})
+		})
+	}
+}
+
 // A user's keys have an end from the first one on, whatever adds it, and each that is added
 // moves it.
 func TestEveryKeyHasAnEnd(t *testing.T) {

@@ -14,19 +14,25 @@ import (
 // The commands of a call are plain ones: a script with the same commands costs Redis half
 // as much again or more.
 
-// opens makes the commands that add the keys of all items, where they are not there.
-func (sc *scratch) opens(ctx context.Context, keep time.Duration) { sc.adds(ctx, keep, "NX", opened) }
+// opens makes the commands that open the keys of all items. Where something was accepted, it
+// stays, unless that is too old to be asked for.
+func (sc *scratch) opens(ctx context.Context, now time.Time, keep time.Duration) {
+	sc.adds(ctx, now, keep, strconv.FormatInt(scoreAt(now.Add(-keep)), 10))
+}
 
-// notes makes the commands that note all items. A member moves to a later score only.
-func (sc *scratch) notes(ctx context.Context, keep time.Duration) { sc.adds(ctx, keep, "GT", "") }
+// notes makes the commands that note all items.
+func (sc *scratch) notes(ctx context.Context, now time.Time, keep time.Duration) {
+	sc.adds(ctx, now, keep, "")
+}
 
-// adds makes the commands that add the keys of all items on a condition of ZADD, with one
-// score or, if that is empty, with theirs.
+// adds makes the commands that add the keys of all items with one score or, if that is empty,
+// with theirs. A member moves to a later score only.
 //
 // The set's end comes right behind: only a connection that breaks between the two, and stays
 // away for the client's retries, leaves one set without an end, until its user's next key or
-// Forget. At some keys goes what is too much.
-func (sc *scratch) adds(ctx context.Context, keep time.Duration, condition, score string) {
+// Forget. At some keys goes what is too old, and what is too much. What is kept as long again
+// is nothing that can be asked for, but a key that was opened meanwhile may have found it there.
+func (sc *scratch) adds(ctx context.Context, now time.Time, keep time.Duration, score string) {
 	sc.names.Reset()
 	for _, it := range sc.items {
 		owner := it.Owner()
@@ -34,16 +40,17 @@ func (sc *scratch) adds(ctx context.Context, keep time.Duration, condition, scor
 	}
 	keys := sc.names.List()
 	sc.places()
-	sc.settings = [...]string{condition, score, strconv.FormatInt(keep.Milliseconds(), 10), strconv.Itoa(-maxKeys - 1)}
-	on, ttl, last := &sc.settings[0], &sc.settings[2], &sc.settings[3]
+	sc.settings = [...]string{score, strconv.FormatInt(keep.Milliseconds(), 10), strconv.FormatInt(scoreAt(now.Add(-2*keep)), 10), strconv.Itoa(-maxKeys - 1)}
+	with, ttl, old, last := &sc.settings[0], &sc.settings[1], &sc.settings[2], &sc.settings[3]
 	for i := range sc.items {
-		key, with := &keys[i], &sc.values[2*i]
-		if score != "" {
-			with = &sc.settings[1]
+		key := &keys[i]
+		if score == "" {
+			with = &sc.values[2*i]
 		}
-		sc.add(ctx, "ZADD", key, on, with, &sc.values[2*i+1])
+		sc.add(ctx, "ZADD", key, "GT", with, &sc.values[2*i+1])
 		sc.add(ctx, "PEXPIRE", key, ttl)
 		if sc.scores[i]%trimEvery == 0 {
+			sc.add(ctx, "ZREMRANGEBYSCORE", key, "-inf", old)
 			sc.add(ctx, "ZREMRANGEBYRANK", key, "0", last)
 		}
 	}

@@ -3,6 +3,7 @@ package collapse
 import (
 	"encoding/binary"
 	"math"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -12,23 +13,25 @@ import (
 // A user's set c:{s}:<user> has a member per app and open collapse key, their hash
 // in 8 bytes. Its score is when the newest notification was first seen, in Unix ms,
 // followed by 11 bits of the hash of its id. Together these are at most 53
-// bits until the year 2109: what a score holds exactly. The score of a key under
-// which nothing was accepted since it was opened is lower than any of these.
+// bits until the year 2109: what a score holds exactly. Under a key where nothing was
+// accepted since it was opened they are 0, and the time is one by which whatever may still
+// be sent was seen later: so every note takes its place, and as it gets old it goes.
 //
 // So few bits of the id are enough: they only keep a notification from
 // superseding itself, and when those of two ids agree by chance, one time in
-// 2048, the older one is sent.
+// 2,047, the older one is sent.
 const (
 	idBits = 11
 	idMask = 1<<idBits - 1
-	// opened is the score of a key that was opened: of the year 1970, it supersedes nothing.
-	opened = "1"
 )
 
 // score is what a notification is remembered by.
 func score(it *pipeline.Item) int64 {
-	return it.FirstSeen.Time().UnixMilli()<<idBits | int64(xxhash.Sum64String(it.ID)&idMask)
+	return it.FirstSeen.Time().UnixMilli()<<idBits | max(1, int64(xxhash.Sum64String(it.ID)&idMask))
 }
+
+// scoreAt is the score that no note has of a time.
+func scoreAt(t time.Time) int64 { return t.UnixMilli() << idBits }
 
 // written returns a score as it was written, and 0 for what is none: not a whole number,
 // or not one of up to 53 bits. Otherwise it would supersede everything for ever.
@@ -43,7 +46,7 @@ func written(s float64) int64 {
 // newer one than it.
 func supersedes(newest int64, it *pipeline.Item) bool {
 	own := score(it)
-	return newest>>idBits > own>>idBits && newest&idMask != own&idMask
+	return newest>>idBits > own>>idBits && newest&idMask != 0 && newest&idMask != own&idMask
 }
 
 // appendMember appends the hash of an item's app and collapse key. A collapse

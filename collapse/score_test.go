@@ -2,7 +2,7 @@ package collapse
 
 import (
 	"encoding/binary"
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +35,15 @@ func TestScores(t *testing.T) {
 			}
 		}
 	}
-	if n, err := strconv.ParseInt(opened, 10, 64); err != nil || n <= 0 || supersedes(n, item("n", time.UnixMilli(0))) {
-		t.Errorf("a key that was opened, %s, supersedes", opened)
+	now := time.UnixMilli(1_795_000_000_000)
+	for i := range 5000 {
+		it := item(fmt.Sprint("id-", i), now)
+		if score(it) <= scoreAt(now) || score(it) >= scoreAt(now.Add(time.Millisecond)) {
+			t.Fatalf("a note of %v has the score %d, which is none, or of another time", now, score(it))
+		}
+		if supersedes(scoreAt(now.Add(time.Second)), it) {
+			t.Fatalf("%s is superseded by a key that was opened", it.ID)
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func TestEachKeyTrimsByItsOwnScore(t *testing.T) {
 		}
 		sc.items = append(sc.items, it)
 	}
-	sc.opens(t.Context(), time.Hour)
+	sc.opens(t.Context(), time.Now(), time.Hour)
 	got := 0
 	for i := range sc.cmds {
 		if sc.cmds[i].Name() == "zremrangebyrank" {

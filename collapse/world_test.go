@@ -115,3 +115,13 @@ func (w *world) begin(items ...*pipeline.Item) {
 		it.Place = batch[0].Place
 	}
 }
+
+// end has them in flight no longer.
+func (w *world) end(items ...*pipeline.Item) {
+	for _, it := range items {
+		if it.Place > 0 {
+			w.latest.End([]uint32{it.Place})
+		}
+		it.Place = 0
+	}
+}

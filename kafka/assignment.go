@@ -379,13 +379,13 @@ func (a *assignment) open() (records, bytes int) {
 }
 
 // full reports whether to poll no more for this partition. It is full when there is
-// room for less than one batch, and stays full until half of the window is free;
-// but not if it only seemed full while a batch was cut.
+// room for less than one batch, and stays full until half of the window is free, and
+// a batch has room; but not if it only seemed full while a batch was cut.
 func (a *assignment) full() bool {
 	records, bytes := a.open()
 	l := a.limits
 	if a.paused {
-		a.paused = records > l.window/2 || bytes > l.windowBytes/2
+		a.paused = records > min(l.window/2, l.window-l.batch) || bytes > min(l.windowBytes/2, l.windowBytes-l.batchBytes)
 		return a.paused
 	}
 	full := records > l.window-l.batch || bytes > l.windowBytes-l.batchBytes

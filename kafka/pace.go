@@ -28,7 +28,7 @@ func (s *Source) isTrickle(came amount, room int) bool {
 
 // isLittle reports whether an amount is a trickle where there was room for so many records.
 func (s *Source) isLittle(a amount, room int) bool {
-	return a.records < min(room, s.options.BatchRecords/few) && a.bytes < s.options.fetchBytes()/few
+	return a.records < min(room, max(2, s.options.BatchRecords/few)) && a.bytes < s.options.fetchBytes()/few
 }
 
 // fetched is what the client holds for the next poll.
@@ -39,7 +39,8 @@ func (s *Source) fetched() amount {
 // pace is what the polling goroutine knows of its last poll.
 type pace struct {
 	rested time.Time // when the rest after it began, if that was a whole linger; zero = it was not
-	many   bool      // it brought more than a trickle, or the client had fetched that during the rest
+	many   time.Time // when it had brought more than a trickle, or the client had fetched that during the rest; zero = neither
+	asked  time.Time // when the client asked brokers for what has gathered, as what it held was taken; zero = it held nothing
 }
 
 // heldSince is since when the linger of the records counts that the client held through a
@@ -52,41 +53,65 @@ func (s *Source) heldSince(last pace) time.Time {
 }
 
 // pace follows a poll, of which the client held the records through a rest, or not. After what
-// was held it leaves all brokers a few-th of the linger to answer; after another trickle the
-// source rests.
+// was held it leaves all brokers a few-th of the linger to answer, and where there are several
+// as long again after the first answer; after another trickle the source rests.
 func (s *Source) pace(ctx context.Context, last pace, held bool, came amount, room int, again time.Time) pace {
+	now := time.Now()
 	switch {
 	case came.records == 0:
 		return pace{}
 	case !s.isTrickle(came, room):
-		return pace{many: true}
+		return pace{many: now}
 	case held:
-		wait(ctx, nil, time.Now().Add(min(s.options.Linger/few, glance)))
+		wait(ctx, nil, now.Add(min(s.options.Linger/few, glance)))
+		return pace{asked: now}
+	case !last.asked.IsZero() && s.gathers(ctx, now.Sub(last.asked)):
 		return pace{}
 	default:
-		return s.rest(ctx, last.many, room, again)
+		return s.rest(ctx, now.Sub(last.many) < s.options.Linger, room, again)
 	}
+}
+
+// gathers waits for the answers of other brokers as long as the first one has taken, and reports
+// whether there are any: without them a rest would hold these up. What takes long was no answer
+// to the question: the broker had nothing until then.
+func (s *Source) gathers(ctx context.Context, took time.Duration) bool {
+	if took >= s.options.Linger/stays || !s.hasSeveralLeaders() {
+		return false
+	}
+	wait(ctx, nil, time.Now().Add(took))
+	return s.fetched().records > 0
+}
+
+// hasSeveralLeaders reports whether the partitions are read from more than one broker.
+func (s *Source) hasSeveralLeaders() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := int32(-1)
+	for p := range s.parts {
+		switch leader, _, err := s.client.PartitionLeader(p.Topic, p.ID); {
+		case err != nil || leader == first:
+		case first < 0:
+			first = leader
+		default:
+			return true
+		}
+	}
+	return false
 }
 
 // rest pauses after a trickle, until ctx ends at the latest. It ends as soon as the client
 // has fetched more than a trickle: then what came was the rest of a fetch, or came beside
-// a backlog of another partition. Where records come one by one, what has come is handed out
-// and the pause is the linger. Where many came just before, more will come within it, and in a
-// delayed topic others become due: there the pause is a stays-th of the linger.
+// a backlog of another partition. Behind a whole rest's beginning, what has come is handed out.
 func (s *Source) rest(ctx context.Context, many bool, room int, again time.Time) pace {
 	began := time.Now()
-	pause := s.options.Linger
-	if many || s.options.Topics[0].Kind != Main {
-		pause /= stays
-	}
-	until := s.restUntil(pause, again, began)
-	whole := until.Sub(began) == s.options.Linger
+	until, whole := s.restUntil(many, again, began)
 	if whole {
 		s.settle()
 	}
 	for now := began; now.Before(until) && ctx.Err() == nil; now = time.Now() {
 		if !s.isLittle(s.fetched(), room) {
-			return pace{many: true}
+			return pace{many: now}
 		}
 		wait(ctx, nil, sooner(until, now.Add(glance)))
 	}
@@ -94,6 +119,19 @@ func (s *Source) rest(ctx context.Context, many bool, room int, again time.Time)
 		return pace{}
 	}
 	return pace{rested: began}
+}
+
+// restUntil is until when a rest lasts, and whether that is a whole linger: where records come
+// one by one. Where many came just before, more will come within it, and in a delayed topic
+// others become due: there it is a stays-th, as where a partition must be checked sooner, or
+// the linger is longer than a poll may wait.
+func (s *Source) restUntil(many bool, again, now time.Time) (until time.Time, whole bool) {
+	linger := s.options.Linger
+	until = now.Add(linger)
+	if !many && s.options.Topics[0].Kind == Main && linger <= waking && sooner(again, until).Equal(until) {
+		return until, true
+	}
+	return sooner(again, now.Add(min(linger/stays, waking))), false
 }
 
 // settle has what has come of the main topics wait for nothing more, but not of a partition
@@ -109,10 +147,3 @@ func (s *Source) settle() {
 
 // glance is how often a rest looks at what the client has fetched.
 const glance = 5 * time.Millisecond
-
-// restUntil is when a source polls again after a trickle: sooner than after the pause where a
-// partition must be checked, as it was known before the poll, and after as long as one poll may
-// wait at most.
-func (s *Source) restUntil(pause time.Duration, again, now time.Time) time.Time {
-	return sooner(again, now.Add(min(pause, waking)))
-}

@@ -155,28 +155,39 @@ func TestAPartitionHasRoomAgainDuringARest(t *testing.T) {
 	})
 }
 
-// A pause is as long as the linger, but no partition that must be checked waits for its
-// end, and it is never longer than a poll may wait.
+// A rest is a whole linger where records come one by one, and a part of it where more is on its
+// way, or where a partition must be checked sooner; and it is never longer than a poll may wait.
 func TestHowLongATrickleRests(t *testing.T) {
 	now := time.Now()
 	for _, row := range []struct {
 		why    string
 		linger time.Duration
 		again  time.Duration // 0 = nothing is to be checked
+		many   bool
+		kind   Kind
 		want   time.Duration
+		whole  bool
 	}{
-		{"by default", 20 * time.Millisecond, 0, 20 * time.Millisecond},
-		{"a partition is full", 100 * time.Millisecond, recheck, recheck},
-		{"one is due later", 20 * time.Millisecond, time.Minute, 20 * time.Millisecond},
-		{"records wait for seconds", 10 * time.Second, 0, time.Second},
+		{"by default", 20 * time.Millisecond, 0, false, Main, 20 * time.Millisecond, true},
+		{"one is due later", 20 * time.Millisecond, time.Minute, false, Main, 20 * time.Millisecond, true},
+		{"one is due just then", 20 * time.Millisecond, 20 * time.Millisecond, false, Main, 20 * time.Millisecond, true},
+		{"many came before", 20 * time.Millisecond, 0, true, Main, 5 * time.Millisecond, false},
+		{"a delayed topic", 20 * time.Millisecond, 0, false, Retry, 5 * time.Millisecond, false},
+		{"a partition is full", 100 * time.Millisecond, recheck, false, Main, recheck, false},
+		{"one is full, and the linger is short", 20 * time.Millisecond, recheck, false, Main, 5 * time.Millisecond, false},
+		{"a poll waits as long as the linger", time.Second, 0, false, Main, time.Second, true},
+		{"records wait for longer", 1200 * time.Millisecond, 0, false, Main, 300 * time.Millisecond, false},
+		{"records wait for seconds", 10 * time.Second, 0, false, Main, time.Second, false},
 	} {
-		s := newSource(SourceOptions{Topics: mainTopic("push"), Group: "g", Linger: row.linger}.withDefaults(), slog.New(slog.DiscardHandler))
+		topics := mainTopic("push")
+		topics[0].Kind = row.kind
+		s := newSource(SourceOptions{Topics: topics, Group: "g", Linger: row.linger}.withDefaults(), slog.New(slog.DiscardHandler))
 		var again time.Time
 		if row.again > 0 {
 			again = now.Add(row.again)
 		}
-		if got := s.restUntil(row.linger, again, now).Sub(now); got != row.want {
-			t.Errorf("%s: %v, want %v", row.why, got, row.want)
+		if until, whole := s.restUntil(row.many, again, now); until.Sub(now) != row.want || whole != row.whole {
+			t.Errorf("%s: %v, whole %v, want %v, %v", row.why, until.Sub(now), whole, row.want, row.whole)
 		}
 	}
 }

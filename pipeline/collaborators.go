@@ -71,11 +71,12 @@ type Seen interface {
 // another record carries on ever asks. It is best effort, and bounds its own time.
 type Latest interface {
 	// Begin is told of the items of a batch before any of them is sent, and any that was
-	// read after them. End is told once of each of them: it has ended, or is given back.
-	// Both only count.
+	// read after them, and notes in each its Place. End is told once of each place above 0:
+	// its item has ended; or it was given back, and nothing of its partition is in flight
+	// any more. Both only count.
 	Begin(items []Item)
-	End(items []*Item)
-	// HandedOver is told of items that another record carries on, before End.
+	End(places []uint32)
+	// HandedOver is told of items that another record carries on or may, before End.
 	HandedOver(ctx context.Context, items []*Item) error
 	// Accepted is told of items that end, before End, and notes those that a provider
 	// has accepted: where an older one is in flight, or was handed over.

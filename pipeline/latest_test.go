@@ -16,6 +16,7 @@ import (
 type lives struct {
 	mu    sync.Mutex
 	of    map[*pipeline.Item]*life // nil = it is told of none
+	items []*pipeline.Item         // by their places, from 1 on
 	wrong []string
 }
 
@@ -51,10 +52,18 @@ func (l *lives) Begin(items []pipeline.Item) {
 			l.wrong = append(l.wrong, items[i].ID+" begins twice")
 		}
 		l.of[&items[i]] = new(life)
+		l.items = append(l.items, &items[i])
+		items[i].Place = uint32(len(l.items))
 	}
 }
 
-func (l *lives) End(items []*pipeline.Item) {
+func (l *lives) End(places []uint32) {
+	var items []*pipeline.Item
+	l.mu.Lock()
+	for _, place := range places {
+		items = append(items, l.items[place-1])
+	}
+	l.mu.Unlock()
 	l.told("ended", items, func(is *life) { is.ended = true })
 	l.mu.Lock()
 	defer l.mu.Unlock()

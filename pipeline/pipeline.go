@@ -64,6 +64,8 @@ type Pipeline struct {
 	stalls gates.Stalls
 	// assigned are the trackers of the batches in the pipeline.
 	assigned assigned
+	// givenBack are items that Latest still counts.
+	givenBack givenBack
 	// dispatched counts the records of which a delivery has got its place in a window.
 	dispatched atomic.Uint64
 }
@@ -171,7 +173,7 @@ func (p *Pipeline) poll(ctx context.Context, stop func()) (<-chan *Batch, <-chan
 }
 
 // through runs one stage, with workers of its own, over the batches and passes
-// them on. A batch has its room in the stage until the next step has it. It closes
+// them on. A batch keeps its room in the stage until the next step has it. It closes
 // the returned channel when in is closed and all batches are through.
 func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-chan *Batch {
 	out := make(chan *Batch)
@@ -184,8 +186,8 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 	for range n {
 		workers.Go(func() {
 			for b := range in {
-				leave, entered := room.enter(ctx, b)
-				if entered && p.apply(ctx, s, b) {
+				leave, through := p.apply(ctx, s, b, room)
+				if through {
 					out <- b
 				} else {
 					p.abandonBatch(b)
@@ -202,17 +204,42 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 }
 
 // apply repeats the stage until it succeeds: a short outage of a store delays the
-// batch and fails none of its items. It reports false if the batch must be
-// abandoned instead.
-func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch) bool {
-	start, followed := time.Now(), b.undecided()
-	err := p.repeat(ctx, s.Name(), b.Tracker.Draining, func() error { return Contain(ctx, s, b, p.poisoned) })
-	took := time.Since(start)
-	p.opt.Metrics.stage(p.opt.Lane, s.Name(), took)
-	for _, tl := range followed {
-		tl.Stages = append(tl.Stages, Passed{s.Name(), start, start.Add(took)})
+// batch and fails none of its items. It reports whether the batch is through; if not,
+// it must be abandoned. The batch has its room while it is worked on and, once it is
+// through, until leave, but not between two attempts: so it holds up no other one for
+// which the store is well.
+func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch, r *room) (leave func(), through bool) {
+	var start time.Time
+	followed := b.undecided()
+	leave = func() {}
+	err := p.repeat(ctx, s.Name(), b.Tracker.Draining, func() error {
+		out, entered := r.enter(ctx, b)
+		if !entered {
+			return errLeaving
+		}
+		if start.IsZero() {
+			start = time.Now()
+		}
+		done := false
+		defer func() {
+			if !done { // it has failed, or panics
+				out()
+			}
+		}()
+		if err := Contain(ctx, s, b, p.poisoned); err != nil {
+			return err
+		}
+		done, leave = true, out
+		return nil
+	})
+	if !start.IsZero() {
+		took := time.Since(start)
+		p.opt.Metrics.stage(p.opt.Lane, s.Name(), took)
+		for _, tl := range followed {
+			tl.Stages = append(tl.Stages, Passed{s.Name(), start, start.Add(took)})
+		}
 	}
-	return err == nil && !b.Tracker.Draining()
+	return leave, err == nil && !b.Tracker.Draining()
 }
 
 func (p *Pipeline) abandonBatch(b *Batch) {
@@ -346,8 +373,10 @@ func letGo(items []*Item, mark func(*Tracker, []*Item)) {
 // done marks items of one tracker as done, and wakes the committer if much is
 // done and not committed.
 func (p *Pipeline) done(t *Tracker, items []*Item) {
-	p.endLatest(items)
-	if t.Done(items) {
+	places := takePlaces(items)
+	commit := t.Done(items)
+	p.endLatest(t, places)
+	if commit {
 		select {
 		case p.commitSoon <- struct{}{}:
 		default: // asked already
@@ -357,8 +386,9 @@ func (p *Pipeline) done(t *Tracker, items []*Item) {
 
 // abandon gives items of one tracker back unfinished.
 func (p *Pipeline) abandon(t *Tracker, items []*Item) {
-	p.endLatest(items)
+	p.givenBack.add(t, takePlaces(items))
 	t.Abandon(items)
+	p.endLatest(t, nil)
 }
 
 // commitUntil is the only committer: it commits the watermarks at each interval,

@@ -129,7 +129,7 @@ type notes struct {
 }
 
 func (n *notes) Begin([]Item) {}
-func (n *notes) End([]*Item)  {}
+func (n *notes) End([]uint32) {}
 
 func (n *notes) HandedOver(ctx context.Context, items []*Item) error { return n.Accepted(ctx, items) }
 

@@ -130,7 +130,7 @@ func ofRedis() []Parameter {
 		{"limit-window", Duration, 24 * hour, 0, 31 * day, "the longest window of limits.rules; 0 = no rules", "configs/worker.yaml, the example; without rules put 0", func(i *Input) *float64 { return &i.LimitWindow }},
 		{"state-bytes", Bytes, 165, 0, 1 << 20, "a user's limiter state without events", seenSize, func(i *Input) *float64 { return &i.StateBytes }},
 		{"event-bytes", Bytes, 31, 0, 1 << 20, "each event in it", seenSize, func(i *Input) *float64 { return &i.EventBytes }},
-		{"collapse", Share, 0.05, 0, 1, "share of notifications with a collapse key, each another, that are handed over to be sent later; kept a day", assumed, func(i *Input) *float64 { return &i.Collapse }},
+		{"collapse", Share, 0.05, 0, 1, "share of notifications with a collapse key, each another, that are handed over to be sent later, or shed; kept a day", assumed, func(i *Input) *float64 { return &i.Collapse }},
 		{"collapse-bytes", Bytes, 155, 0, 1 << 20, "a user's set of collapse keys without keys", seenSize, func(i *Input) *float64 { return &i.CollapseBytes }},
 		{"collapse-key-bytes", Bytes, 31, 0, 1 << 20, "each key in it", seenSize, func(i *Input) *float64 { return &i.CollapseKeyBytes }},
 		{"redis-replicas", Whole, 1, 0, 10, "replicas of each primary, in another zone", assumed, func(i *Input) *float64 { return &i.RedisReplicas }},
