@@ -70,6 +70,8 @@ type assignment struct {
 	// empty = none. The client is sent on when they have been taken.
 	unread Range
 	onward *kgo.EpochOffset // where the client is to fetch on behind them; nil = it does
+	held   bool             // the client is told not to fetch it
+	anewAt time.Time        // when it was last fetched again because of a dropped error
 
 	spans     []span
 	spanBytes int
@@ -186,7 +188,7 @@ func (a *assignment) take(records []*kgo.Record, now time.Time) (bytes int) {
 // leaveOut notes a batch that cannot be unpacked. Until its records are taken, the client
 // stays before it: it fetches nothing more of a partition of which it has told that. If it
 // were sent on at once, it might have the next such error when the partition is paused, and
-// drop it with all that it holds of a paused one; nobody would send it on then.
+// drop it with all that it holds of a paused one: see fetchDropped.
 func (a *assignment) leaveOut(e *kgo.ErrDecompressTooLarge) {
 	a.unread = Range{From: max(a.position(), e.Offset), To: e.NextOffset}
 	a.onward = &kgo.EpochOffset{Epoch: e.Epoch, Offset: e.NextOffset}

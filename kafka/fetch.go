@@ -71,6 +71,7 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 		full := a.full()
 		due, early := a.early(now)
 		until, rests := a.resting(now)
+		a.held = true
 		switch {
 		case a.stopped != nil:
 			u.stopped++
@@ -89,6 +90,7 @@ func (s *Source) reserve(now time.Time) (room int, paused map[push.Partition]boo
 			again = sooner(again, due)
 		default:
 			room = min(room, a.limits.batch, max(1, a.limits.batchBytes/s.typical))
+			a.held = false
 			continue
 		}
 		paused[p] = true
@@ -199,7 +201,7 @@ func (s *Source) goTo(at offsets) {
 // no longer ours are dropped: they are not committed, so its owner reads them. Their
 // linger counts since a time that is not in the future; zero = now. It returns the
 // partitions that stopped now, and the offsets to read on from: after batches that
-// cannot be unpacked, and at spoilt data that is fetched once more.
+// cannot be unpacked, and at spoilt data, or a dropped error, that is fetched once more.
 func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stopped []*PartitionError, behind offsets) {
 	now, kept := time.Now(), 0
 	if since.IsZero() {
@@ -230,6 +232,7 @@ func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stoppe
 			return
 		}
 		if e, ok := errors.AsType[*kgo.ErrDecompressTooLarge](p.Err); ok && a.stopped == nil {
+			s.unpacking.told(a.partition)
 			a.leaveOut(e)
 			s.log.Error("batch too large to unpack: its records are dead", "topic", p.Topic, "partition", p.Partition, "from", a.unread.From, "to", a.unread.To, "error", e)
 		} else if errors.Is(p.Err, kerr.OffsetOutOfRange) && a.isFresh() {
@@ -250,6 +253,7 @@ func (s *Source) take(fetches kgo.Fetches, since time.Time) (came amount, stoppe
 			behind.set(a.partition, *at)
 		}
 	}
+	s.fetchDropped(&behind, now)
 	for _, e := range fetches.Errors() {
 		switch {
 		case s.topics[e.Topic] != nil && e.Partition >= 0:

@@ -54,7 +54,7 @@ const recheck = 10 * time.Millisecond
 // client calls the rebalance callbacks. They share parts, under mu.
 //
 // Locks nest in this order: committing, assignment.cutting, telling,
-// membership.mu, mu, and innermost that of a Tracker, which calls nothing.
+// membership.mu, mu, and innermost those of a Tracker and of unpacking, which call nothing.
 type Source struct {
 	options SourceOptions
 	topics  map[string]*topic // by name; not changed
@@ -190,7 +190,7 @@ func newSource(so SourceOptions, log *slog.Logger) *Source {
 		decode: decode.Message, options: so, topics: make(map[string]*topic), metrics: so.Metrics.forGroup(so.Group),
 		log:   log.With("topics", so.names(), "group", so.Group),
 		parts: make(map[push.Partition]*assignment), retired: make(map[push.Partition]*assignment),
-		wake: make(chan struct{}), stopFetch: func() {}, stopBeats: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
+		unpacking: new(unpacking), wake: make(chan struct{}), stopFetch: func() {}, stopBeats: func() {}, interrupt: func() {}, typical: 4 * leastTypical,
 	}
 	s.generation = func() generation { return generation{number: -1} }
 	s.leaderEpoch = func(push.Partition) int32 { return -1 }

@@ -43,12 +43,16 @@ type unpacking struct {
 	mu     sync.Mutex
 	loose  []unpacked // batches whose partition is not known yet; guarded by mu, as shares
 	shares map[push.Partition]*share
+	// tooLarge are the partitions of which the client fetches no more, because a batch is too
+	// large, and since when; guarded by mu. See untold.
+	tooLarge map[push.Partition]time.Time
 }
 
 // unpacked is a batch that the client has not reported to a hook yet.
 type unpacked struct {
 	size, cost int
 	at         time.Time
+	tooLarge   bool // it was not unpacked; size is that of the packed batch
 }
 
 // share is the memory that the fetch of one partition takes.
@@ -75,7 +79,7 @@ func newUnpacking() (*unpacking, error) {
 	if !ok {
 		return nil, errors.New("the client has no decompressor")
 	}
-	return &unpacking{packed: packed, shares: make(map[push.Partition]*share)}, nil
+	return &unpacking{packed: packed, shares: make(map[push.Partition]*share), tooLarge: make(map[push.Partition]time.Time)}, nil
 }
 
 // Decompress implements kgo.Decompressor.
@@ -83,20 +87,23 @@ func (u *unpacking) Decompress(src []byte, codec kgo.CompressionCodecType) ([]by
 	u.single.Lock()
 	defer u.single.Unlock()
 	out, err := u.packed.Decompress(src, codec)
-	if err != nil {
-		return nil, err
-	}
 	cost := costOf(out)
-	if cost > maxUnpacked {
-		return nil, kgo.ErrMaxDecompress
+	if err == nil && cost > maxUnpacked {
+		err = kgo.ErrMaxDecompress
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := time.Now()
+	if errors.Is(err, kgo.ErrMaxDecompress) {
+		u.loose = append(u.loose, unpacked{size: len(src), at: now, tooLarge: true})
+	}
+	if err != nil {
+		return nil, err
+	}
 	if u.all(now)+cost > maxUnpacked {
 		return nil, errNoRoom
 	}
-	u.loose = append(u.loose, unpacked{len(out), cost, now})
+	u.loose = append(u.loose, unpacked{size: len(out), cost: cost, at: now})
 	return out, nil
 }
 
@@ -133,11 +140,18 @@ func (u *unpacking) OnFetchBatchRead(_ kgo.BrokerMetadata, topic string, partiti
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if i := slices.IndexFunc(u.loose, func(l unpacked) bool { return l.size == m.UncompressedBytes }); i >= 0 {
-		s := u.of(topic, partition)
-		s.fresh, s.freshAt = s.fresh+u.loose[i].cost, u.loose[i].at
-		u.loose = slices.Delete(u.loose, i, i+1)
+	// Of a batch that was not unpacked the client says no records, and its packed size twice.
+	i := slices.IndexFunc(u.loose, func(l unpacked) bool { return l.size == m.UncompressedBytes && (!l.tooLarge || m.NumRecords == 0) })
+	if i < 0 {
+		return
 	}
+	if l := u.loose[i]; l.tooLarge {
+		u.tooLarge[push.Partition{Topic: topic, ID: partition}] = l.at
+	} else {
+		s := u.of(topic, partition)
+		s.fresh, s.freshAt = s.fresh+l.cost, l.at
+	}
+	u.loose = slices.Delete(u.loose, i, i+1)
 }
 
 // OnFetchRecordBuffered implements kgo.HookFetchRecordBuffered.
@@ -147,6 +161,8 @@ func (u *unpacking) OnFetchRecordBuffered(r *kgo.Record) {
 	s := u.of(r.Topic, r.Partition)
 	s.buffered++
 	s.held, s.fresh = s.held+s.fresh, 0
+	// A batch behind records of the same fetch is no error yet: it is fetched again, as the first.
+	delete(u.tooLarge, push.Partition{Topic: r.Topic, ID: r.Partition})
 }
 
 // OnFetchRecordUnbuffered implements kgo.HookFetchRecordUnbuffered.
