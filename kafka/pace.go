@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A poll that brings less than a few-th of a batch and of a fetch is a trickle. What has
+// A poll that brings less than a few-th of a batch and of a fetch, or one record, is a trickle. What has
 // come by then waits for no more: it is handed out, and the source rests for as long as the
 // linger, in which records gather at the brokers. So a record that comes alone goes at once,
 // and of those that follow each other closely there is a batch in each linger, for two

@@ -23,7 +23,7 @@ func TestATrickleIsPolledAtAPace(t *testing.T) {
 		min, max int64
 	}{
 		{"a record is little", 10_000, 4, 16, 24},
-		{"a record is a twentieth of a batch", 20, 100, 150, 260},
+		{"a record is a twentieth of a batch, and two are more than a trickle", 20, 100, 40, 130},
 	} {
 		t.Run(row.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

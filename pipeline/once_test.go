@@ -37,6 +37,7 @@ func TestOnceSendsOnlyWhatIsCommitted(t *testing.T) {
 				stop()
 				run.Wait()
 				pr.out.Wait()
+				w.lives.check(t)
 				w.check(t)
 				for device := range w.accepted {
 					id := device[:strings.LastIndex(device, "-d")]
@@ -92,6 +93,7 @@ func TestOnceDoesNotSendWhatItCannotCommit(t *testing.T) {
 		stop()
 		run.Wait()
 		pr.out.Wait()
+		w.lives.check(t)
 	})
 }
 
@@ -127,6 +129,7 @@ func TestOnceLeavesNothingUnknown(t *testing.T) {
 			stop()
 			run.Wait()
 			pr.out.Wait()
+			w.lives.check(t)
 		})
 	}
 }
@@ -167,6 +170,7 @@ func TestNothingIsIntendedWithoutALease(t *testing.T) {
 		}
 		stop()
 		pr.out.Wait()
+		w.lives.check(t)
 		w.checkStopped(t)
 	})
 }
@@ -216,5 +220,6 @@ func TestPanicOverLostIntentsEndsNothing(t *testing.T) {
 		}
 		stop()
 		pr.out.Wait()
+		w.lives.check(t)
 	})
 }
