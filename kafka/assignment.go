@@ -411,8 +411,8 @@ func (a *assignment) isFresh() bool { return a.committed < 0 && a.next < 0 }
 // position returns the offset at which reading goes on. Where nothing is known
 // reading begins at 0: see placeRest.
 func (a *assignment) position() int64 {
-	if a.reread > 0 && a.next < 0 {
-		return a.begun
+	if a.reread > 0 && a.next < a.reread { // what is read again lies below the committed offset
+		return max(a.begun, a.next)
 	}
 	return max(a.next, a.committed, a.from, 0)
 }

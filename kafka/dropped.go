@@ -74,7 +74,7 @@ func (a *assignment) dropped(found, now time.Time, setting bool) bool {
 	case a == nil, a.ended, a.stopped != nil, a.onward != nil:
 		return false // it reads no more, or is sent on anyway
 	case found.Before(a.since):
-		return false // of an earlier assignment: the client forgets that when a partition leaves
+		return false // of an earlier assignment: when one ends or begins the client is set to an offset, or forgets
 	case setting:
 		return true
 	case now.Sub(a.anewAt) < overdue:

@@ -371,3 +371,77 @@ func TestNothingIsFetchedAgainWithoutAnError(t *testing.T) {
 		d.close()
 	})
 }
+
+// A loose sound batch whose unpacked size is the packed size of one that is too large.
+func TestABatchTooLargeBesideOneOfItsSize(t *testing.T) {
+	u, err := newUnpacking()
+	if err != nil {
+		t.Fatal(err)
+	}
+	large := packed(t, manyHeaders(0), manyHeaders(1))
+	// another broker's batch, unpacked to exactly len(large) bytes, and not reported yet
+	u.loose = append(u.loose, unpacked{size: len(large), cost: 1000, at: time.Now()})
+	if _, err := u.Decompress(large, kgo.CodecGzip); err == nil {
+		t.Fatal("setup")
+	}
+	u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 1, kgo.FetchBatchMetrics{CompressionType: 1, CompressedBytes: len(large), UncompressedBytes: len(large)})
+	u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 2, kgo.FetchBatchMetrics{NumRecords: 3, CompressionType: 1, CompressedBytes: 10, UncompressedBytes: len(large)})
+	if _, ok := u.untold()[push.Partition{Topic: "push", ID: 1}]; !ok {
+		t.Error("the too large one is not marked: a dropped error of it is never noticed")
+	}
+	if len(u.loose) > 0 || u.shares[push.Partition{Topic: "push", ID: 2}] == nil {
+		t.Errorf("the other one is not counted: loose %v, shares %v", u.loose, u.shares)
+	}
+}
+
+// at_most_once: what is read again lies below the committed offset.
+func TestADroppedErrorWithinWhatIsReadAgain(t *testing.T) {
+	o := options(func(o *SourceOptions) { o.Reread = 500 })
+	s := newSource(*o, slog.New(slog.DiscardHandler))
+	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0}})
+	a := s.parts[push.Partition{Topic: "push"}]
+	a.begin(stand{committed: 100, unresolved: 60}, 0)
+	rs := sized(10, 10, time.Now())
+	for i := range rs {
+		rs[i].Offset = 60 + int64(i)
+	}
+	a.take(rs, time.Now())
+	s.unpacking.tooLarge = map[push.Partition]time.Time{a.partition: time.Now()}
+	a.held = true
+	_, _, behind := s.take(nil, time.Now())
+	if got := behind["push"][0].Offset; got != 70 {
+		t.Errorf("fetched again from %d, want 70: 70 to 99 are not read again", got)
+	}
+}
+
+// The member is refused while the client holds the error of a partition of which nothing was read,
+// and keeps the partition when it joins again: the client takes no offset for a new one at which
+// it believes to be.
+func TestAPartitionThatIsKeptGoesOnBehindADroppedError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDropping(t, 500*time.Millisecond)
+		d.rest()
+		time.Sleep(2 * time.Second)
+		d.produce(0, 1)
+		b, err := d.s.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		done(b)
+		synctest.Wait() // it rests
+		d.produceRaw(1, rawBatch(t, true, 2, manyHeaders))
+		synctest.Wait() // the client holds its error
+		if len(d.s.unpacking.untold()) != 1 {
+			t.Fatal("setup: not fetched", d.s.unpacking.untold())
+		}
+		time.Sleep(50 * time.Millisecond) // still in the rest
+		refusal := d.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.IllegalGeneration, Count: 1})
+		_ = d.s.Commit(t.Context()) // the refusal is the setup
+		refusal.Remove()
+		d.produce(1, 3)
+		late := time.AfterFunc(time.Hour, func() { panic("the partition stands still") })
+		d.inOrder(5, func(offset int64) bool { return offset < 2 })
+		late.Stop()
+		d.close()
+	})
+}

@@ -66,9 +66,9 @@ func (s *Source) pace(ctx context.Context, last pace, held bool, came amount, ro
 		wait(ctx, nil, now.Add(min(s.options.Linger/few, glance)))
 		return pace{asked: now}
 	case !last.asked.IsZero() && s.gathers(ctx, now.Sub(last.asked)):
-		return pace{}
+		return pace{many: last.many}
 	default:
-		return s.rest(ctx, now.Sub(last.many) < s.options.Linger, room, again)
+		return s.rest(ctx, last.many, room, again)
 	}
 }
 
@@ -103,9 +103,10 @@ func (s *Source) hasSeveralLeaders() bool {
 // rest pauses after a trickle, until ctx ends at the latest. It ends as soon as the client
 // has fetched more than a trickle: then what came was the rest of a fetch, or came beside
 // a backlog of another partition. Behind a whole rest's beginning, what has come is handed out.
-func (s *Source) rest(ctx context.Context, many bool, room int, again time.Time) pace {
+// Many says when many came.
+func (s *Source) rest(ctx context.Context, many time.Time, room int, again time.Time) pace {
 	began := time.Now()
-	until, whole := s.restUntil(many, again, began)
+	until, whole := s.restUntil(began.Sub(many) < s.options.Linger, again, began)
 	if whole {
 		s.settle()
 	}
@@ -116,7 +117,7 @@ func (s *Source) rest(ctx context.Context, many bool, room int, again time.Time)
 		wait(ctx, nil, sooner(until, now.Add(glance)))
 	}
 	if !whole || ctx.Err() != nil {
-		return pace{}
+		return pace{many: many}
 	}
 	return pace{rested: began}
 }

@@ -165,7 +165,7 @@ func (s *Source) reclaimLost(ctx context.Context) {
 		seek.set(a.partition, at)
 	}
 	s.mu.Unlock()
-	s.client.SetOffsets(seek)
+	s.goTo(seek) // also where the client is there: it may hold an error for which it fetches no more
 
 	// Not between the start of a commit and its refusal, which would not concern them.
 	s.committing.Lock()

@@ -49,7 +49,7 @@ func TestWhatEndsARest(t *testing.T) {
 				s := newSource(SourceOptions{Topics: mainTopic("t"), Group: "g", Linger: 4 * time.Second}.withDefaults(), slog.New(slog.DiscardHandler))
 				s.client = client
 				began := time.Now()
-				s.rest(t.Context(), false, row.room, time.Time{})
+				s.rest(t.Context(), time.Time{}, row.room, time.Time{})
 				if took := time.Since(began); took != row.want {
 					t.Errorf("it rested for %v, want %v", took, row.want)
 				}

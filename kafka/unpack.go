@@ -141,7 +141,13 @@ func (u *unpacking) OnFetchBatchRead(_ kgo.BrokerMetadata, topic string, partiti
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	// Of a batch that was not unpacked the client says no records, and its packed size twice.
-	i := slices.IndexFunc(u.loose, func(l unpacked) bool { return l.size == m.UncompressedBytes && (!l.tooLarge || m.NumRecords == 0) })
+	i := -1
+	if m.NumRecords == 0 {
+		i = u.looseOf(m.UncompressedBytes, true)
+	}
+	if i < 0 {
+		i = u.looseOf(m.UncompressedBytes, false)
+	}
 	if i < 0 {
 		return
 	}
@@ -152,6 +158,12 @@ func (u *unpacking) OnFetchBatchRead(_ kgo.BrokerMetadata, topic string, partiti
 		s.fresh, s.freshAt = s.fresh+l.cost, l.at
 	}
 	u.loose = slices.Delete(u.loose, i, i+1)
+}
+
+// looseOf returns the index of a loose batch of a size that was too large, or was not; -1 = there
+// is none. The caller holds mu.
+func (u *unpacking) looseOf(size int, tooLarge bool) int {
+	return slices.IndexFunc(u.loose, func(l unpacked) bool { return l.size == size && l.tooLarge == tooLarge })
 }
 
 // OnFetchRecordBuffered implements kgo.HookFetchRecordBuffered.

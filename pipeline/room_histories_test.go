@@ -169,7 +169,8 @@ func TestWhateverHappensInARoom(t *testing.T) {
 					time.Sleep(time.Duration(in64(10)) * time.Millisecond)
 				}
 			}()
-			go func() {
+			var leaving sync.WaitGroup
+			leaving.Go(func() {
 				for range 25 {
 					time.Sleep(time.Duration(in64(40)) * time.Millisecond)
 					b := all[in64(n)]
@@ -179,7 +180,7 @@ func TestWhateverHappensInARoom(t *testing.T) {
 						b.Tracker.Leave()
 					}
 				}
-			}()
+			})
 			if seed%3 == 0 {
 				time.AfterFunc(time.Duration(in64(800))*time.Millisecond, func() {
 					for _, b := range all {
@@ -194,6 +195,7 @@ func TestWhateverHappensInARoom(t *testing.T) {
 				time.Sleep(time.Duration(in64(10)) * time.Millisecond)
 				p.abandonBatch(b)
 			}
+			leaving.Wait()
 			for i, b := range all {
 				if b.Tracker.inFlight() || b.Tracker.active != 0 {
 					t.Errorf("seed %d: batch %d has %d in flight at the end", seed, i, b.Tracker.active)
