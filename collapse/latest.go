@@ -5,7 +5,8 @@
 // Nearly every notification is accepted at its first attempt, and nobody ever asks
 // what superseded it. So a collapse key is opened when a notification is handed over
 // to another record, and only what is accepted under an open key is noted. What is in
-// flight in this process may still be handed over: its keys count as open too.
+// flight in this process may still be handed over: its keys count as open too, as do those
+// of what was given back, until nothing of its partition is in flight.
 package collapse
 
 import (
@@ -28,7 +29,8 @@ import (
 // It is best effort. What is forgotten (an Accepted or a HandedOver that failed, a Redis
 // that was wiped) lets a retry through, nothing worse, and so does what was accepted in
 // another process than the one that has the older notification's first attempt in flight:
-// both are of one user, so that happens between topics only. It is safe for concurrent use.
+// both are of one user, so that happens only between topics, or partitions after some were
+// added. It is safe for concurrent use.
 type Latest struct {
 	client  redis.UniversalClient
 	cluster bool // keys of different shards need commands of their own

@@ -197,6 +197,15 @@ func TestTheOlderIsGivenBackBeforeTheNewerIsNoted(t *testing.T) {
 	}
 }
 
+// startsWith runs a pipeline whose provider accepts everything after some time.
+func (w *world) startsWith(t *testing.T, latest pipeline.Latest, s pipeline.Stage, takes time.Duration) (stop func() time.Duration) {
+	t.Helper()
+	pr := &slow{w: w, wait: takes}
+	p := w.make(t, w, s, 50, pr, pr)
+	p.Options().Latest = latest
+	return w.starts(t, p)
+}
+
 // What was shed is replayed to a retry topic (pushctl replay --shed), after a newer one was accepted.
 func TestWhatWasShedMayBeReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -205,14 +214,11 @@ func TestWhatWasShedMayBeReplayed(t *testing.T) {
 		w.faults = false
 		_, its := twoOf(w, "older", "newer")
 		its[0].Decide(push.Shed, push.ShedDepth, "")
-		pr := &slow{w: w, wait: 100 * time.Millisecond}
-		p := w.make(t, w, &patient{}, 50, pr, pr)
-		p.Options().Latest = latest
 		// The newer one comes a while after the older one was shed.
 		second := w.batches[1]
 		w.batches = w.batches[:1]
 		w.feed = make(chan struct{})
-		stop := w.starts(t, p)
+		stop := w.startsWith(t, latest, &patient{}, 100*time.Millisecond)
 		time.Sleep(time.Second)
 		w.mu.Lock()
 		w.batches = append(w.batches, second)
@@ -236,10 +242,7 @@ func TestRecheckOfWhatWasGivenBack(t *testing.T) {
 		w := newWorld(1)
 		w.faults = false
 		tr, _ := twoOf(w, "older", "newer")
-		pr := &slow{w: w, wait: 500 * time.Millisecond}
-		p := w.make(t, w, &patient{"older", time.Now().Add(time.Minute)}, 50, pr, pr)
-		p.Options().Latest = latest
-		stop := w.starts(t, p)
+		stop := w.startsWith(t, latest, &patient{"older", time.Now().Add(time.Minute)}, 500*time.Millisecond)
 		time.Sleep(100 * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()

@@ -54,12 +54,7 @@ func kept(t *testing.T, m *inbox.Memory, user string) (ids []string) {
 // for a while, and the worker dies between the entry and the row. All others get pushes.
 func TestMessagesAreKeptForUsersWhoLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := configs.Default()
-		c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 1, 1
-		c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
-		c.Admin.Listen, c.Registry.Listen = "", ""
-		c.Lanes = c.Lanes[1:2]
-		c.Lanes[0].CriticalSenders = []string{"*"}
+		c := nightConfig()
 		c.Lanes[0].Inbox, c.Lanes[0].InboxAfter = true, 30*24*time.Hour
 		n := newNight(t, apnsApp(t, c, "shop"), c)
 		defer n.close()

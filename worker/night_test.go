@@ -49,6 +49,17 @@ type night struct {
 	pushed map[string][]time.Time // guarded by mu; when each notification was
 }
 
+// nightConfig is of a worker with one lane, transactional, whose greatest age is a day.
+func nightConfig() *configs.Config {
+	c := configs.Default()
+	c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 1, 1
+	c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
+	c.Admin.Listen, c.Registry.Listen = "", ""
+	c.Lanes = c.Lanes[1:2]
+	c.Lanes[0].CriticalSenders = []string{"*"}
+	return c
+}
+
 // newNight starts the servers. It runs in a bubble of synctest: the servers' connections
 // are pipes.
 func newNight(t *testing.T, route push.Route, c *configs.Config) *night {
@@ -209,12 +220,7 @@ func apnsApp(t *testing.T, c *configs.Config, name string) push.Route {
 // at once. A user who opts out meanwhile gets nothing.
 func TestANightsHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := configs.Default()
-		c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 1, 1
-		c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
-		c.Admin.Listen, c.Registry.Listen = "", ""
-		c.Lanes = c.Lanes[1:2] // transactional: a greatest age of a day
-		c.Lanes[0].CriticalSenders = []string{"*"}
+		c := nightConfig()
 		n := newNight(t, apnsApp(t, c, "shop"), c)
 		defer n.close()
 

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pushfleet/pushfleet/configs"
 	"github.com/pushfleet/pushfleet/pipeline"
 	"github.com/pushfleet/pushfleet/providers/calls"
 	"github.com/pushfleet/pushfleet/providers/h2"
@@ -38,12 +37,7 @@ func TestARetryIsNotSentOverWhatIsNewer(t *testing.T) {
 	} {
 		t.Run(tt.user, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := configs.Default()
-				c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 1, 1
-				c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
-				c.Admin.Listen, c.Registry.Listen = "", ""
-				c.Lanes = c.Lanes[1:2]
-				c.Lanes[0].CriticalSenders = []string{"*"}
+				c := nightConfig()
 				route := apnsApp(t, c, "shop")
 				n := newNight(t, route, c)
 				defer n.close()
