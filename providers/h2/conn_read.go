@@ -126,6 +126,7 @@ func (c *conn) lost(err error) {
 // frames handles all whole frames in b and returns their length; mu is held.
 // A read error comes after what was read.
 func (c *conn) frames(b []byte, readErr error) (used int, err error) {
+	c.aheadToAnswer(b)
 	for {
 		f, n, err := cutFrame(b[used:])
 		if err != nil {

@@ -112,6 +112,7 @@ func (c *conn) fill(now time.Time) {
 		if len(c.batch) == 0 {
 			return
 		}
+		aheadToSend(c.batch)
 		for i, r := range c.batch {
 			c.start(r, now)
 			c.batch[i] = nil

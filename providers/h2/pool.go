@@ -132,6 +132,9 @@ func (p *Pool) SubmitTo(ctx context.Context, lane int, rs []*Request, g *Group) 
 	start := 0
 	var before *Request // the latest that is well-formed
 	for i, r := range rs {
+		if i%stretch == 0 {
+			aheadToCheck(rs[i:min(i+stretch, len(rs))])
+		}
 		r.Outcome, r.Err, r.Conn, r.tries, r.lane, r.over, r.group = Unfinished, nil, 0, 0, lane, nil, g
 		if r.until = r.Deadline; r.until.IsZero() {
 			r.until = latest
