@@ -45,6 +45,14 @@ func TestScores(t *testing.T) {
 			t.Fatalf("%s is superseded by a key that was opened", it.ID)
 		}
 	}
+	for i := 0; ; i++ {
+		if it := item(fmt.Sprint("id-", i), now); xxhash.Sum64String(it.ID)&idMask == 0 {
+			if score(it) <= scoreAt(now) {
+				t.Errorf("the note of %s, whose hash ends in zeros, is taken for a key that was opened", it.ID)
+			}
+			break
+		}
+	}
 }
 
 // A member is the hash of app and key, whatever their length: all workers, of this

@@ -312,7 +312,7 @@ func (a *assignment) ready(now time.Time) (bool, time.Time) {
 	if due.After(now) {
 		return false, due
 	}
-	if a.settled > 0 || !a.topic.delayed() && (len(a.waiting) >= a.options.BatchRecords || a.waitingBytes >= a.options.BatchBytes) {
+	if a.settled > 0 || !a.topic.delayed() && (len(a.waiting) >= a.limits.batch || a.waitingBytes >= a.limits.batchBytes) {
 		return true, time.Time{}
 	}
 	until := due.Add(a.options.Linger)

@@ -50,6 +50,10 @@ func (s *Source) fetchDropped(behind *offsets, now time.Time) {
 	untold := s.unpacking.untold()
 	setting := len(*behind) > 0
 	for p, found := range untold {
+		if s.parts[p].isPast(found) {
+			s.unpacking.told(p)
+			delete(untold, p)
+		}
 		setting = setting || s.parts[p].dropped(found, now, false)
 	}
 	for p, found := range untold {
@@ -65,16 +69,20 @@ func (s *Source) fetchDropped(behind *offsets, now time.Time) {
 	}
 }
 
+// isPast reports whether something was found before the assignment began, or it is over: when
+// one ends or begins the client is set to an offset, or forgets.
+func (a *assignment) isPast(found time.Time) bool {
+	return a == nil || a.ended || found.Before(a.since)
+}
+
 // dropped reports whether the client has dropped, or will now, the error of a batch that was
 // found to be too large. That of a held partition goes with this poll or the next one, and all
 // go where offsets are being set. If it is only late nothing comes twice: with the offset set,
 // the client forgets what it has of the partition, or is just fetching.
 func (a *assignment) dropped(found, now time.Time, setting bool) bool {
 	switch {
-	case a == nil, a.ended, a.stopped != nil, a.onward != nil:
+	case a.isPast(found), a.stopped != nil, a.onward != nil:
 		return false // it reads no more, or is sent on anyway
-	case found.Before(a.since):
-		return false // of an earlier assignment: when one ends or begins the client is set to an offset, or forgets
 	case setting:
 		return true
 	case now.Sub(a.anewAt) < overdue:

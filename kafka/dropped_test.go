@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,8 +118,31 @@ func TestAnErrorThatGoesWithOthers(t *testing.T) {
 	}
 	s.parts[push.Partition{Topic: "push", ID: 2}].held = true
 	want = offsets{"push": {0: {Epoch: -1, Offset: 40}, 1: {Epoch: -1, Offset: 41}, 2: {Epoch: -1, Offset: 42}}}
-	if got := poll(nil); !reflect.DeepEqual(got, want) {
-		t.Errorf("with one that is held: %v, want %v", got, want)
+	if got := poll(nil); !reflect.DeepEqual(got, want) || len(s.unpacking.untold()) > 0 {
+		t.Errorf("with one that is held: %v, want %v, and still waits for %v", got, want, s.unpacking.untold())
+	}
+	s.unpacking.tooLarge[push.Partition{Topic: "push", ID: 2}] = time.Now()
+	if got := poll(nil); len(got) > 0 {
+		t.Errorf("held once more, right after it was fetched again: %v", got)
+	}
+}
+
+// What is dead of a batch that is too large are the records from the position on.
+func TestWhatIsLeftOut(t *testing.T) {
+	for _, row := range []struct {
+		why                  string
+		position, from, want int64
+	}{
+		{"it begins at the position", 5, 5, 5},
+		{"it begins before it, as a commit may end within a batch", 7, 5, 7},
+		{"there is a gap before it, as of compacted records", 5, 8, 8},
+	} {
+		a := part(options(nil), 0)
+		a.next = row.position
+		a.leaveOut(&kgo.ErrDecompressTooLarge{Offset: row.from, NextOffset: 20})
+		if want := (Range{From: row.want, To: 20}); a.unread != want {
+			t.Errorf("%s: %v is left out, want %v", row.why, a.unread, want)
+		}
 	}
 }
 
@@ -372,25 +396,42 @@ func TestNothingIsFetchedAgainWithoutAnError(t *testing.T) {
 	})
 }
 
-// A loose sound batch whose unpacked size is the packed size of one that is too large.
+// A sound batch whose unpacked size is the packed size of one that is too large, whichever is
+// reported first.
 func TestABatchTooLargeBesideOneOfItsSize(t *testing.T) {
-	u, err := newUnpacking()
-	if err != nil {
-		t.Fatal(err)
-	}
 	large := packed(t, manyHeaders(0), manyHeaders(1))
-	// another broker's batch, unpacked to exactly len(large) bytes, and not reported yet
-	u.loose = append(u.loose, unpacked{size: len(large), cost: 1000, at: time.Now()})
-	if _, err := u.Decompress(large, kgo.CodecGzip); err == nil {
-		t.Fatal("setup")
-	}
-	u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 1, kgo.FetchBatchMetrics{CompressionType: 1, CompressedBytes: len(large), UncompressedBytes: len(large)})
-	u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 2, kgo.FetchBatchMetrics{NumRecords: 3, CompressionType: 1, CompressedBytes: 10, UncompressedBytes: len(large)})
-	if _, ok := u.untold()[push.Partition{Topic: "push", ID: 1}]; !ok {
-		t.Error("the too large one is not marked: a dropped error of it is never noticed")
-	}
-	if len(u.loose) > 0 || u.shares[push.Partition{Topic: "push", ID: 2}] == nil {
-		t.Errorf("the other one is not counted: loose %v, shares %v", u.loose, u.shares)
+	for _, soundFirst := range []bool{false, true} {
+		u, err := newUnpacking()
+		if err != nil {
+			t.Fatal(err)
+		}
+		reports := []func(){
+			func() {
+				u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 1, kgo.FetchBatchMetrics{CompressionType: 1, CompressedBytes: len(large), UncompressedBytes: len(large)})
+			},
+			func() {
+				u.OnFetchBatchRead(kgo.BrokerMetadata{}, "push", 2, kgo.FetchBatchMetrics{NumRecords: 3, CompressionType: 1, CompressedBytes: 10, UncompressedBytes: len(large)})
+			},
+		}
+		if _, err := u.Decompress(large, kgo.CodecGzip); err == nil {
+			t.Fatal("setup")
+		}
+		sound := unpacked{size: len(large), cost: 1000, at: time.Now()} // another broker's
+		if soundFirst {
+			slices.Reverse(reports)
+			u.loose = append(u.loose, sound)
+		} else {
+			u.loose = append([]unpacked{sound}, u.loose...)
+		}
+		for _, report := range reports {
+			report()
+		}
+		if _, ok := u.untold()[push.Partition{Topic: "push", ID: 1}]; !ok {
+			t.Errorf("sound first %v: the too large one is not marked: a dropped error of it is never noticed", soundFirst)
+		}
+		if len(u.loose) > 0 || u.shares[push.Partition{Topic: "push", ID: 2}] == nil {
+			t.Errorf("sound first %v: the other one is not counted: loose %v, shares %v", soundFirst, u.loose, u.shares)
+		}
 	}
 }
 

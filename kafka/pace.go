@@ -39,7 +39,7 @@ func (s *Source) fetched() amount {
 // pace is what the polling goroutine knows of its last poll.
 type pace struct {
 	rested time.Time // when the rest after it began, if that was a whole linger; zero = it was not
-	many   time.Time // when it had brought more than a trickle, or the client had fetched that during the rest; zero = neither
+	many   time.Time // when one had last brought more than a trickle, or the client had fetched that during a rest; zero = not since one brought nothing
 	asked  time.Time // when the client asked brokers for what has gathered, as what it held was taken; zero = it held nothing
 }
 
@@ -66,7 +66,7 @@ func (s *Source) pace(ctx context.Context, last pace, held bool, came amount, ro
 		wait(ctx, nil, now.Add(min(s.options.Linger/few, glance)))
 		return pace{asked: now}
 	case !last.asked.IsZero() && s.gathers(ctx, now.Sub(last.asked)):
-		return pace{many: last.many}
+		return pace{}
 	default:
 		return s.rest(ctx, last.many, room, again)
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,4 +68,41 @@ func TestRecordsBehindABacklogWaitForOneLinger(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where a window is one batch, records that come one by one wait for a linger at the most, too,
+// while those before them are not committed.
+func TestRecordsOneByOneInAWindowOfOneBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const linger = 20 * time.Millisecond
+		v := newVirtual(t)
+		s, first := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger, o.BatchRecords, o.OpenBatches = linger, 200, 1 })
+		defer func() {
+			if err := s.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		done(first)
+		if err := s.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close()
+		for i := range 200 / few {
+			time.Sleep(3 * linger)
+			if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), linger+time.Millisecond)
+			defer cancel()
+			b, err := s.Next(ctx)
+			if err != nil {
+				t.Fatalf("record %d waits for more than a linger behind as many that are open: %v", i, err)
+			}
+			defer done(b)
+		}
+	})
 }

@@ -130,7 +130,8 @@ func TestMuchIsNotSettled(t *testing.T) {
 	}
 }
 
-// With a window of one batch, a partition that is not full has room for a batch.
+// With a window of one batch, a partition that is not full has room for as much as may be
+// polled, and records that come one by one do not fill it.
 func TestAWindowOfOneBatch(t *testing.T) {
 	o := options(func(o *SourceOptions) { o.BatchRecords, o.OpenBatches = 40, 1 })
 	a := part(o, 0)
@@ -138,10 +139,18 @@ func TestAWindowOfOneBatch(t *testing.T) {
 	if !a.full() {
 		t.Fatal("it is not full")
 	}
-	for left := range 40 { // as if they were committed
+	for range 40 { // as if they were committed
 		a.drop(1, a.waiting[0].bytes())
-		if n, _ := a.open(); a.full() != (left < 39) {
-			t.Errorf("with %d records open of a window of %d it is full: %v, and as many as %d may be polled", n, a.limits.window, a.full(), a.limits.batch)
+		n, _ := a.open()
+		if full := a.full(); full != (n > 40/few) || !full && n+a.limits.batch > a.limits.window {
+			t.Errorf("with %d records open of a window of %d it is full: %v, and as many as %d may be polled", n, a.limits.window, full, a.limits.batch)
+		}
+	}
+	for n, want := range map[int]bool{a.limits.batch - 1: false, a.limits.batch: true} {
+		a := part(o, 0)
+		a.take(sized(n, 1, start), start)
+		if ready, _ := a.ready(start); ready != want {
+			t.Errorf("%d records that were polled at once make a batch: %v", n, ready)
 		}
 	}
 }

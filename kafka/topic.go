@@ -58,7 +58,7 @@ func (t *topic) due(h *polledRecord) (due, later time.Time) {
 }
 
 // limits bound the open records of a partition and their bytes: window is the most that
-// may be open, batch how much must be free before it is polled.
+// may be open, batch how much must be free before it is polled, and so the most of a batch.
 type limits struct{ window, batch, windowBytes, batchBytes int }
 
 // limits returns the limits of a partition. Those of a main topic are the whole window:
@@ -74,6 +74,10 @@ func (t *topic) limits(o *SourceOptions, partitions int) limits {
 		l.batch = min(l.batch, max(1, l.window/4))
 		l.windowBytes = min(l.windowBytes, max(1, o.OpenBytes/2/parts))
 		l.batchBytes = min(l.batchBytes, max(1, l.windowBytes/4))
+	}
+	if o.OpenBatches == 1 { // records that come one by one are polled before those before them are committed
+		l.batch = min(l.batch, l.window-l.window/few)
+		l.batchBytes = min(l.batchBytes, l.windowBytes-l.windowBytes/few)
 	}
 	return l
 }

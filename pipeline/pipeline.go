@@ -206,8 +206,8 @@ func (p *Pipeline) through(ctx context.Context, s Stage, in <-chan *Batch) <-cha
 // apply repeats the stage until it succeeds: a short outage of a store delays the
 // batch and fails none of its items. It reports whether the batch is through; if not,
 // it must be abandoned. The batch has its room while it is worked on and, once it is
-// through, until leave, but not between two attempts: so it holds up no other one for
-// which the store is well.
+// through, until leave, but not between two attempts: there it keeps one of the stage's
+// workers only, and others for which the store is well pass it.
 func (p *Pipeline) apply(ctx context.Context, s Stage, b *Batch, r *room) (leave func(), through bool) {
 	var start time.Time
 	followed := b.undecided()

@@ -56,8 +56,9 @@ func roomy(t *testing.T, room, workers int) *Pipeline {
 	return p
 }
 
-// A store that fails for one full batch keeps no batch of another partition waiting.
-func TestAFailingBatchHoldsUpNoOther(t *testing.T) {
+// A store that fails for one full batch keeps no batch of another partition waiting, while
+// there is another worker.
+func TestOneFailingBatchHoldsUpNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := roomy(t, 100, 4)
 		began, in := time.Now(), make(chan *Batch)
