@@ -33,6 +33,15 @@ func (u *unpacking) told(p push.Partition) {
 	delete(u.tooLarge, p)
 }
 
+// forget removes what told is waited for since a time: another batch may have been found since.
+func (u *unpacking) forget(p push.Partition, found time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tooLarge[p].Equal(found) {
+		delete(u.tooLarge, p)
+	}
+}
+
 // untold returns of which partitions the client waits to tell that a batch is too large, and
 // since when.
 func (u *unpacking) untold() map[push.Partition]time.Time {
@@ -51,8 +60,7 @@ func (s *Source) fetchDropped(behind *offsets, now time.Time) {
 	setting := len(*behind) > 0
 	for p, found := range untold {
 		if s.parts[p].isPast(found) {
-			s.unpacking.told(p)
-			delete(untold, p)
+			s.unpacking.forget(p, found)
 		}
 		setting = setting || s.parts[p].dropped(found, now, false)
 	}

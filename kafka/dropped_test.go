@@ -127,6 +127,35 @@ func TestAnErrorThatGoesWithOthers(t *testing.T) {
 	}
 }
 
+// What was found in an earlier assignment, or in one that is over, is forgotten, but not what is
+// found meanwhile.
+func TestWhatIsPastIsForgotten(t *testing.T) {
+	s := newSource(*options(nil), slog.New(slog.DiscardHandler))
+	s.onAssigned(t.Context(), nil, map[string][]int32{"push": {0, 1, 2}})
+	found := func(id int32) (push.Partition, time.Time) {
+		p := push.Partition{Topic: "push", ID: id}
+		return p, s.parts[p].since
+	}
+	earlier, since := found(0)
+	over, at := found(1)
+	now, later := found(2)
+	s.parts[over].end()
+	s.unpacking.tooLarge = map[push.Partition]time.Time{earlier: since.Add(-1), over: at, now: later}
+	var behind offsets
+	s.fetchDropped(&behind, later)
+	if got := s.unpacking.untold(); len(got) != 1 || got[now].IsZero() || len(behind) > 0 {
+		t.Errorf("it waits for the errors of %v, and fetches again from %v", got, behind)
+	}
+	s.unpacking.forget(now, later.Add(-1))
+	if len(s.unpacking.untold()) != 1 {
+		t.Error("what was found meanwhile is forgotten, too")
+	}
+	s.unpacking.forget(now, later)
+	if len(s.unpacking.untold()) != 0 {
+		t.Error("it is not forgotten")
+	}
+}
+
 // What is dead of a batch that is too large are the records from the position on.
 func TestWhatIsLeftOut(t *testing.T) {
 	for _, row := range []struct {

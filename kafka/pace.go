@@ -39,7 +39,7 @@ func (s *Source) fetched() amount {
 // pace is what the polling goroutine knows of its last poll.
 type pace struct {
 	rested time.Time // when the rest after it began, if that was a whole linger; zero = it was not
-	many   time.Time // when one had last brought more than a trickle, or the client had fetched that during a rest; zero = not since one brought nothing
+	many   time.Time // when one had last brought more than a trickle, or the client had fetched that during a rest; zero = a linger ago or more
 	asked  time.Time // when the client asked brokers for what has gathered, as what it held was taken; zero = it held nothing
 }
 

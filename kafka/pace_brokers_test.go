@@ -131,7 +131,7 @@ func TestMuchIsNotSettled(t *testing.T) {
 }
 
 // With a window of one batch, a partition that is not full has room for as much as may be
-// polled, and records that come one by one do not fill it.
+// polled, and a twentieth of a batch does not fill it.
 func TestAWindowOfOneBatch(t *testing.T) {
 	o := options(func(o *SourceOptions) { o.BatchRecords, o.OpenBatches = 40, 1 })
 	a := part(o, 0)
@@ -146,11 +146,14 @@ func TestAWindowOfOneBatch(t *testing.T) {
 			t.Errorf("with %d records open of a window of %d it is full: %v, and as many as %d may be polled", n, a.limits.window, full, a.limits.batch)
 		}
 	}
-	for n, want := range map[int]bool{a.limits.batch - 1: false, a.limits.batch: true} {
-		a := part(o, 0)
-		a.take(sized(n, 1, start), start)
-		if ready, _ := a.ready(start); ready != want {
-			t.Errorf("%d records that were polled at once make a batch: %v", n, ready)
+	for _, most := range []amount{{records: 40, bytes: 1 << 20}, {records: 400, bytes: 40 * 200}} {
+		o.BatchRecords, o.BatchBytes = most.records, most.bytes
+		for n, want := range map[int]bool{37: false, 38: true} {
+			a := part(o, 0)
+			a.take(sized(n, 200, start), start)
+			if ready, _ := a.ready(start); ready != want {
+				t.Errorf("%d records and %d bytes, of a batch of %v, make one when as much was polled: %v", n, a.waitingBytes, most, ready)
+			}
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (t *topic) due(h *polledRecord) (due, later time.Time) {
 }
 
 // limits bound the open records of a partition and their bytes: window is the most that
-// may be open, batch how much must be free before it is polled, and so the most of a batch.
+// may be open, batch how much must be free before it is polled, and so the most of a poll.
 type limits struct{ window, batch, windowBytes, batchBytes int }
 
 // limits returns the limits of a partition. Those of a main topic are the whole window:
@@ -75,10 +75,9 @@ func (t *topic) limits(o *SourceOptions, partitions int) limits {
 		l.windowBytes = min(l.windowBytes, max(1, o.OpenBytes/2/parts))
 		l.batchBytes = min(l.batchBytes, max(1, l.windowBytes/4))
 	}
-	if o.OpenBatches == 1 { // records that come one by one are polled before those before them are committed
-		l.batch = min(l.batch, l.window-l.window/few)
-		l.batchBytes = min(l.batchBytes, l.windowBytes-l.windowBytes/few)
-	}
+	// Beside a few-th of a window more is polled, also where the window is one batch.
+	l.batch = min(l.batch, l.window-l.window/few)
+	l.batchBytes = min(l.batchBytes, l.windowBytes-l.windowBytes/few)
 	return l
 }
 

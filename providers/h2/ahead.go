@@ -14,7 +14,8 @@ import (
 // The functions return sums and are not inlined: who sees that nobody needs a sum may leave
 // the reads out.
 
-// stretch is how many requests are read ahead: they fit into a second-level cache.
+// stretch is how many requests SubmitTo reads ahead. A write or a read has some more of them
+// now and then; either fits into a second-level cache.
 const stretch = 64
 
 // usualBody is how much of a body is read ahead, in bytes: most are shorter, and what is
@@ -68,9 +69,10 @@ func (c *conn) aheadToAnswer(b []byte) (sum byte) {
 	return sum
 }
 
-// lines sums a byte of each line of r itself.
+// lines sums a byte of each line of r itself, which begins with a line, or in the middle of one
+// if it is part of something else.
 func (r *Request) lines() byte {
-	return byte(len(r.Path)) + byte(cap(r.Body)) + byte(r.Outcome) + byte(len(r.Answer.Body)) + byte(r.tries)
+	return byte(len(r.Path)) + byte(cap(r.Body)) + byte(r.Identity) + byte(len(r.Answer.Body)) + byte(r.tries) + byte(r.lane)
 }
 
 // textLines sums a byte of each line of its path and headers; values are short.
@@ -90,7 +92,7 @@ func (r *Request) textLines() (sum byte) {
 // answerLines sums a byte of each line that an answer is written to.
 func (r *Request) answerLines() byte {
 	a := &r.Answer
-	sum := byte(r.Outcome) + byte(len(a.Body)) + byte(r.tries)
+	sum := byte(r.Outcome) + byte(len(a.Body)) + byte(r.tries) + byte(r.lane)
 	for _, v := range a.Header {
 		if cap(v) > 0 {
 			sum += v[:1][0]

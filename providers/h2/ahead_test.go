@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"unsafe"
 
 	"golang.org/x/net/http2"
 )
@@ -29,9 +30,13 @@ func TestWhatIsReadAhead(t *testing.T) {
 		{"the beginning of the body", func(r *Request) { r.Body[0]++ }, 0, 1, 0},
 		{"its last line", func(r *Request) { r.Body[usualBody-line]++ }, 0, 1, 0},
 		{"what is behind what is usual", func(r *Request) { r.Body[usualBody]++ }, 0, 0, 0},
-		{"the outcome", func(r *Request) { r.Outcome++ }, 1, 1, 1},
+		{"how long the path is", func(r *Request) { r.Path = append(r.Path[:1:1], '/', 'a') }, 1, 1, 0},
+		{"how large the body's memory is", func(r *Request) { r.Body = append(make([]byte, 0, cap(r.Body)+1), r.Body...) }, 1, 1, 0},
+		{"the identity", func(r *Request) { r.Identity++ }, 1, 1, 0},
+		{"the outcome", func(r *Request) { r.Outcome++ }, 0, 0, 1},
 		{"the answer", func(r *Request) { r.Answer.Body = []byte("e") }, 1, 1, 1},
 		{"how often it was sent", func(r *Request) { r.tries++ }, 1, 1, 1},
+		{"the lane", func(r *Request) { r.lane++ }, 1, 1, 1},
 		{"a value of the last answer", func(r *Request) { r.Answer.Header = [][]byte{nil, {1}} }, 0, 0, 1},
 		{"one that is empty now", func(r *Request) { r.Answer.Header = [][]byte{empty} }, 0, 0, 1},
 	} {
@@ -98,4 +103,22 @@ func TestAnswersThatAreReadAhead(t *testing.T) {
 			t.Errorf("of a stream that was given up: %d", got)
 		}
 	})
+}
+
+// Wherever a request begins in a line, each of its lines has a field that is read ahead.
+func TestEachLineOfARequestIsReadAhead(t *testing.T) {
+	var r Request
+	const middle = line / 2 // memory begins with a multiple of it
+	for _, begins := range []uintptr{0, middle} {
+		lines := make([]bool, (begins+unsafe.Sizeof(r)+line-1)/line)
+		for _, at := range []uintptr{
+			unsafe.Offsetof(r.Path) + 8, unsafe.Offsetof(r.Body) + 16, unsafe.Offsetof(r.Identity), // a slice's length and capacity
+			unsafe.Offsetof(r.Answer) + unsafe.Offsetof(r.Answer.Body) + 8, unsafe.Offsetof(r.tries), unsafe.Offsetof(r.lane),
+		} {
+			lines[(begins+at)/line] = true
+		}
+		if at := slices.Index(lines, false); at >= 0 {
+			t.Errorf("of a request that begins %d bytes behind a line's beginning, line %d is not read", begins, at)
+		}
+	}
 }
