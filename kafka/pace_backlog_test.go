@@ -9,6 +9,22 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
+// idle returns a source whose records are all committed, and who writes more. Who asked for them
+// closes both.
+func (v *virtual) idle(change func(*SourceOptions)) (*Source, *kgo.Client) {
+	v.t.Helper()
+	s, open := v.joined(v.network.DialContext, change)
+	done(open)
+	if err := s.Commit(v.t.Context()); err != nil {
+		v.t.Fatal(err)
+	}
+	writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return s, writer
+}
+
 // Records that follow a backlog closely, the last one while the client holds the one before, wait
 // for little more than a linger: rests stay short for as long.
 func TestRecordsBehindABacklogWaitForOneLinger(t *testing.T) {
@@ -16,15 +32,7 @@ func TestRecordsBehindABacklogWaitForOneLinger(t *testing.T) {
 	for _, gap := range []time.Duration{2, 20, 50, 100, 150, 190, 250, 400} {
 		synctest.Test(t, func(t *testing.T) {
 			v := newVirtual(t)
-			s, open := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger, o.BatchRecords = linger, 200 })
-			done(open)
-			if err := s.Commit(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s, writer := v.idle(func(o *SourceOptions) { o.Linger, o.BatchRecords = linger, 200 })
 			defer writer.Close()
 			time.Sleep(5 * time.Second)
 			written := make(map[int64]time.Time)
@@ -76,21 +84,13 @@ func TestRecordsOneByOneInAWindowOfOneBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const linger = 20 * time.Millisecond
 		v := newVirtual(t)
-		s, first := v.joined(v.network.DialContext, func(o *SourceOptions) { o.Linger, o.BatchRecords, o.OpenBatches = linger, 200, 1 })
+		s, writer := v.idle(func(o *SourceOptions) { o.Linger, o.BatchRecords, o.OpenBatches = linger, 200, 1 })
+		defer writer.Close()
 		defer func() {
 			if err := s.Close(context.Background()); err != nil {
 				t.Error(err)
 			}
 		}()
-		done(first)
-		if err := s.Commit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		writer, err := kgo.NewClient(kgo.SeedBrokers(v.ListenAddrs()...), kgo.Dialer(v.network.DialContext), kgo.ProducerLinger(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer writer.Close()
 		for i := range 200 / few {
 			time.Sleep(3 * linger)
 			if err := writer.ProduceSync(t.Context(), &kgo.Record{Topic: "push", Value: []byte("{}")}).FirstErr(); err != nil {

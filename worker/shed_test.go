@@ -43,12 +43,8 @@ func crowded(t *testing.T, n int, edit func(*configs.Config)) (*night, []string)
 // notifications say besides.
 func crowdedBy(t *testing.T, n int, takes time.Duration, edit func(*configs.Config), say func(i int, message map[string]any)) (*night, []string) {
 	t.Helper()
-	c := configs.Default()
-	c.Kafka.JoinWithin, c.Kafka.Topics.Partitions, c.Kafka.Topics.Replication = 0, 4, 1
-	c.Dedupe.Capacity, c.Registry.CheckInterval = 100_000, 10*time.Minute
-	c.Admin.Listen, c.Registry.Listen = "", ""
-	c.Lanes = c.Lanes[1:2]
-	c.Lanes[0].CriticalSenders = []string{"*"}
+	c := nightConfig()
+	c.Kafka.Topics.Partitions = 4
 	c.Lanes[0].Shed = configs.Shed{Enabled: true, High: 10_000, Medium: 5000, Low: 2000, Bulk: 1000}
 	if edit != nil {
 		edit(c)
